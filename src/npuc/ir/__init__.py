@@ -1,0 +1,26 @@
+"""A small typed SSA graph: types, values, ops with regions, a hash-consing builder and a sweep."""
+
+from npuc.ir.builder import Builder, live_ops
+from npuc.ir.dtype import DType
+from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
+from npuc.ir.sweep import remove_dead, sweep
+from npuc.ir.types import Dim, Quant, Shape, SymDim, TensorType
+
+__all__ = [
+    "NOWHERE",
+    "Blob",
+    "Builder",
+    "DType",
+    "Dim",
+    "Graph",
+    "Loc",
+    "Op",
+    "Quant",
+    "Shape",
+    "SymDim",
+    "TensorType",
+    "Value",
+    "live_ops",
+    "remove_dead",
+    "sweep",
+]

@@ -1,0 +1,132 @@
+"""Builds graphs: verifies each op, returns an existing op when an equal one is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from npuc.ir.dtype import DType
+from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
+from npuc.ir.types import Quant, TensorType
+
+#: constants up to this size are compared by content, larger ones by the identity of their data
+INTERN_BYTES = 4096
+
+#: kinds whose ops are never merged with an equal one
+SIDE_EFFECTS = frozenset({"tosa.VARIABLE_WRITE", "tosa.VARIABLE_READ", "tosa.CUSTOM", "tosa.VARIABLE"})
+
+Verify = Callable[[str, Sequence[Value], Mapping[str, Any], Sequence[TensorType]], None]
+
+
+class Builder:
+    """Collects the ops of one graph in execution order.
+
+    `verify(kind, operands, attrs, result_types)` raises when an op breaks its definition or the
+    limits of the target. `parent` is the builder of the enclosing graph for regions.
+    """
+
+    def __init__(self, verify: Verify | None = None) -> None:
+        self.verify = verify
+        self.inputs: list[Value] = []
+        self.ops: list[Op] = []
+        self.loc: Loc = NOWHERE
+        self._seen: dict[Any, tuple[Value, ...]] = {}
+        self._blobs: dict[Any, Blob] = {}
+
+    def input(self, type: TensorType, name: str = "") -> Value:
+        """Add a graph input."""
+        value = Value(type, name=name)
+        self.inputs.append(value)
+        return value
+
+    def emit(
+        self,
+        kind: str,
+        operands: Sequence[Value],
+        attrs: Mapping[str, Any] | None = None,
+        result_types: Sequence[TensorType] = (),
+        regions: Sequence[Graph] = (),
+        loc: Loc | None = None,
+    ) -> tuple[Value, ...]:
+        """Add an op, or return the results of an equal one. Raises what `verify` raises."""
+        operands, attrs = tuple(operands), attrs or {}
+        key = None
+        if not regions and kind not in SIDE_EFFECTS:
+            key = (kind, operands, _frozen(attrs), tuple(result_types))
+            found = self._seen.get(key)
+            if found is not None:
+                return found
+        if self.verify is not None:
+            self.verify(kind, operands, attrs, result_types)
+        op = Op(kind, operands, attrs, tuple(result_types), tuple(regions), loc or self.loc)
+        self.ops.append(op)
+        if key is not None:
+            self._seen[key] = op.results
+        return op.results
+
+    def const(
+        self, array: Any, dtype: DType | None = None, quant: Quant | None = None, name: str = ""
+    ) -> Value:
+        """A constant. `array` is kept as it is (a view); dtype defaults to the array's own."""
+        array = np.asarray(array)
+        dtype = dtype or DType.of(array.dtype)
+        if array.dtype != dtype.numpy:
+            array = array.astype(dtype.numpy)
+        blob = self._intern(array)
+        type = TensorType(dtype, array.shape, quant)
+        (value,) = self.emit("const", (), {"value": blob}, (type,))
+        value.name = value.name or name
+        return value
+
+    def _intern(self, array: np.ndarray) -> Blob:
+        small = array.nbytes <= INTERN_BYTES
+        content = array.tobytes() if small else array.__array_interface__["data"][0]
+        key = (content, array.dtype, array.shape, None if small else array.strides)
+        blob = self._blobs.get(key)
+        if blob is None:
+            blob = self._blobs[key] = Blob(array)
+        return blob
+
+    def finish(
+        self,
+        outputs: Sequence[Value],
+        name: str = "main",
+        origins: Mapping[str, tuple[Value, tuple[int, ...] | None]] | None = None,
+    ) -> Graph:
+        """The graph of everything emitted that an output, or a side effect, depends on."""
+        kept = live_ops(self.ops, outputs)
+        graph = Graph(name, tuple(self.inputs), tuple(kept), tuple(outputs))
+        alive = {r for op in kept for r in op.results} | set(self.inputs)
+        graph.origins = {k: v for k, v in (origins or {}).items() if v[0] in alive}
+        return graph
+
+
+def live_ops(ops: Sequence[Op], outputs: Sequence[Value]) -> list[Op]:
+    """The ops that `outputs` or a side effect depend on, in their order."""
+    needed = {v.op for v in outputs}
+    kept = []
+    for op in reversed(ops):
+        if op in needed or op.kind in SIDE_EFFECTS:
+            kept.append(op)
+            needed.update(v.op for v in op.operands)
+            for region in op.regions:
+                needed.update(v.op for inner in region.walk() for v in inner.operands)
+                needed.update(v.op for v in region.outputs)
+    return kept[::-1]
+
+
+def _frozen(attrs: Mapping[str, Any]) -> Any:
+    """A hashable form of attributes; dictionaries and lists inside become tuples."""
+    return tuple([(k, _freeze(v)) for k, v in attrs.items()])
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((k, _freeze(v)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(_freeze(v) for v in value)
+    if isinstance(value, float):
+        return (value, str(value))  # 0.0 and -0.0, nan; 1 and 1.0 below
+    return (type(value), value) if isinstance(value, (bool, int)) else value

@@ -1,0 +1,139 @@
+"""The graph: values, operations with regions, and source locations. Nothing here is mutated by passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from npuc.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class Loc:
+    """Where an op comes from in the user's model: source line, module path and the value's name."""
+
+    file: str = ""
+    line: int = 0
+    module: str = ""
+    name: str = ""
+    op: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.file else self.name or "<unknown>"
+        return f"{where} ({self.module})" if self.module else where
+
+
+NOWHERE = Loc()
+
+
+class Blob:
+    """Bytes of a constant, compared by identity and never copied before serialization."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __repr__(self) -> str:
+        return f"Blob({self.array.dtype}, {self.array.shape})"
+
+
+class Value:
+    """A typed result of an operation, or (`op` None) an input of a graph."""
+
+    __slots__ = ("index", "name", "op", "type")
+
+    def __init__(
+        self, type: TensorType, op: Op | None = None, index: int = 0, name: str = ""
+    ) -> None:
+        self.type = type
+        self.op = op
+        self.index = index
+        self.name = name
+
+    @property
+    def is_const(self) -> bool:
+        return self.op is not None and self.op.kind == "const"
+
+    @property
+    def array(self) -> np.ndarray:
+        """The data of a constant (a view)."""
+        if self.op is None or self.op.kind != "const":
+            raise ValueError(f"{self!r} is not a constant")
+        return self.op.attrs["value"].array  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        kind = self.op.kind if self.op else "input"
+        return f"Value({self.name or kind}: {self.type})"
+
+
+class Op:
+    """One operation. `attrs` values are hashable; `regions` are graphs (branches, loop bodies)."""
+
+    __slots__ = ("attrs", "kind", "loc", "operands", "regions", "results")
+
+    def __init__(
+        self,
+        kind: str,
+        operands: tuple[Value, ...],
+        attrs: Mapping[str, Any],
+        result_types: tuple[TensorType, ...],
+        regions: tuple[Graph, ...] = (),
+        loc: Loc = NOWHERE,
+    ) -> None:
+        self.kind = kind
+        self.operands = operands
+        self.attrs = attrs
+        self.regions = regions
+        self.loc = loc
+        self.results = tuple(Value(t, self, i) for i, t in enumerate(result_types))
+
+    @property
+    def name(self) -> str:
+        """The kind without its dialect: CONV2D, add.Tensor, const."""
+        return self.kind.partition(".")[2] or self.kind
+
+    @property
+    def result(self) -> Value:
+        return self.results[0]
+
+    def __repr__(self) -> str:
+        return f"Op({self.kind}: {', '.join(map(repr, (r.type for r in self.results)))})"
+
+
+@dataclass
+class Graph:
+    """Inputs, ops in execution order, outputs.
+
+    `origins` maps the name of a value of the user's model to the value that carries it here and
+    the permutation (None: none) by which that value is transposed against the model's.
+    """
+
+    name: str
+    inputs: tuple[Value, ...]
+    ops: tuple[Op, ...]
+    outputs: tuple[Value, ...]
+    origins: dict[str, tuple[Value, tuple[int, ...] | None]] = field(default_factory=dict)
+
+    def readers(self) -> dict[Value, list[Op]]:
+        """For each value the ops that read it, once per operand slot, in order."""
+        found: dict[Value, list[Op]] = {}
+        for op in self.ops:
+            for v in op.operands:
+                found.setdefault(v, []).append(op)
+        return found
+
+    def walk(self) -> Iterator[Op]:
+        """All ops, those of regions after the op that owns them."""
+        for op in self.ops:
+            yield op
+            for region in op.regions:
+                yield from region.walk()
+
+    def __str__(self) -> str:
+        from npuc.ir.print_mlir import print_mlir
+
+        return print_mlir(self)

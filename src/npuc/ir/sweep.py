@@ -1,0 +1,63 @@
+"""One pass over a graph in order: each op is copied or replaced, names and origins follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from npuc.ir.builder import Builder
+from npuc.ir.graph import Graph, Op, Value
+
+Rewrite = Callable[[Any, Op, tuple[Value, ...]], Sequence[Value] | None]
+
+
+def sweep(graph: Graph, rewrite: Rewrite, builder: Builder) -> Graph:
+    """Rebuild `graph` in `builder`.
+
+    `rewrite(builder, op, operands)` gets each op with its operands already rebuilt and returns
+    None to copy it or the values that stand for its results. A replacement of another shape than
+    the original's loses its entry in `origins`. Regions are swept too, before their op.
+    """
+    new = {v: builder.input(v.type, v.name) for v in graph.inputs}
+    _sweep_ops(graph, rewrite, builder, new)
+    return finish_mapped(graph, builder, new)
+
+
+def _sweep_ops(graph: Graph, rewrite: Rewrite, builder: Builder, new: dict[Value, Value]) -> None:
+    for op in graph.ops:
+        operands = tuple([new[v] for v in op.operands])
+        builder.loc = op.loc
+        results = rewrite(builder, op, operands)
+        if results is None:
+            regions = [_sweep_region(r, rewrite, builder, new) for r in op.regions]
+            types = [r.type for r in op.results]
+            results = builder.emit(op.kind, operands, op.attrs, types, regions, op.loc)
+        for old, value in zip(op.results, results):
+            new[old] = value
+            if not value.name:
+                value.name = old.name
+
+
+def _sweep_region(region: Graph, rewrite: Rewrite, outer: Builder, new: dict[Value, Value]) -> Graph:
+    inner = type(outer).__new__(type(outer))
+    inner.__dict__.update(outer.__dict__)
+    Builder.__init__(inner, outer.verify)
+    mapping = dict(new)
+    mapping.update({v: inner.input(v.type, v.name) for v in region.inputs})
+    _sweep_ops(region, rewrite, inner, mapping)
+    return finish_mapped(region, inner, mapping)
+
+
+def finish_mapped(graph: Graph, builder: Builder, new: dict[Value, Value]) -> Graph:
+    """The new graph of `builder`, with the outputs and origins of `graph` mapped through `new`."""
+    origins = {}
+    for name, (value, perm) in graph.origins.items():
+        mapped = new.get(value)
+        if mapped is not None and mapped.type.shape == value.type.shape:
+            origins[name] = (mapped, perm)
+    return builder.finish([new[v] for v in graph.outputs], graph.name, origins)
+
+
+def remove_dead(graph: Graph) -> Graph:
+    """Drop the ops that no output depends on."""
+    return sweep(graph, lambda b, op, operands: None, Builder())
