@@ -1,0 +1,1 @@
+"""Running what was compiled: our evaluator, the TOSA reference model, VGF on Vulkan."""
