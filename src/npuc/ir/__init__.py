@@ -1,5 +1,6 @@
 """A small typed SSA graph: types, values, ops with regions, a hash-consing builder and a sweep."""
 
+from npuc.ir.arguments import Operand, pack, unpack
 from npuc.ir.builder import Builder, live_ops
 from npuc.ir.dtype import DType
 from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
@@ -15,12 +16,15 @@ __all__ = [
     "Graph",
     "Loc",
     "Op",
+    "Operand",
     "Quant",
     "Shape",
     "SymDim",
     "TensorType",
     "Value",
     "live_ops",
+    "pack",
     "remove_dead",
     "sweep",
+    "unpack",
 ]
