@@ -1,0 +1,1 @@
+"""Dialects: op definitions, type and shape rules, limits. They know nothing of PyTorch."""

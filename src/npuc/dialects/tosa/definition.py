@@ -1,0 +1,119 @@
+"""TOSA operator definitions, read from the specification's tables (`tosa_ops.json`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from npuc.ir import DType
+
+#: type names of the specification -> element types
+ELEMENT = {
+    "bool_t": DType.BOOL, "i4_t": DType.INT4, "i8_t": DType.INT8, "i16_t": DType.INT16,
+    "i32_t": DType.INT32, "i48_t": DType.INT48, "i64_t": DType.INT64, "fp16_t": DType.FP16,
+    "bf16_t": DType.BF16, "fp32_t": DType.FP32, "fp8e4m3_t": DType.FP8E4M3,
+    "fp8e5m2_t": DType.FP8E5M2, "fp8ue8m0_t": DType.FP8UE8M0, "fp6e2m3_t": DType.FP6E2M3,
+    "fp6e3m2_t": DType.FP6E3M2, "fp4e2m1_t": DType.FP4E2M1, "shape_t": DType.SHAPE,
+}  # fmt: skip
+
+#: values that attributes take when a caller does not give them
+ATTRIBUTE_DEFAULTS: dict[str, Any] = {
+    "nan_mode": "PROPAGATE", "local_bound": False, "input_unsigned": False,
+    "output_unsigned": False, "scale32": True, "rounding_mode": "SINGLE_ROUND",
+    "per_channel": False, "round": False, "dilation": (1, 1), "pad": (0, 0, 0, 0),
+    "stride": (1, 1), "out_pad": (0, 0, 0, 0), "inverse": False, "allow_broadcast": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An operand, attribute or result: its element variable, shape text, rank and level limits."""
+
+    name: str
+    type: str
+    element: str | None
+    shape: str
+    rank: tuple[str, str] | None
+    level_limits: tuple[tuple[str, str], ...]
+    is_list: bool
+    is_shape: bool
+    constant: bool
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One allowed combination of element types, and what a target needs to offer for it."""
+
+    name: str
+    types: dict[str, DType]
+    any_of_all: tuple[frozenset[str], ...]
+    since: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A TOSA operator."""
+
+    name: str
+    group: str
+    inputs: tuple[Argument, ...]
+    attributes: tuple[Argument, ...]
+    outputs: tuple[Argument, ...]
+    modes: tuple[Mode, ...]
+    defaults: dict[str, Any] = field(default_factory=dict)
+
+
+def _argument(data: dict[str, Any]) -> Argument:
+    kind = data["type"]
+    is_shape = kind in ("shape_t", "shape_list_t")
+    element = "shape_t" if is_shape else data.get("element") or ("bool_t" if kind == "bool_t" else None)
+    rank = data.get("rank")
+    return Argument(
+        name=data["name"],
+        type=kind,
+        element=element,
+        shape=data["shape"],
+        rank=tuple(rank) if rank else None,
+        level_limits=tuple((a, b) for a, b in data.get("level_limits", ())),
+        is_list=kind.endswith("list_t"),
+        is_shape=is_shape,
+        constant=bool(data.get("compile_time_constant")),
+    )
+
+
+def _mode(data: dict[str, Any]) -> Mode:
+    major, minor = data["since"].split(".")
+    types = {k: ELEMENT[v] for k, v in data["types"].items() if v in ELEMENT}
+    needs = tuple(frozenset(x) for x in data["any_of_all"])
+    return Mode(data["mode"], types, needs, (int(major), int(minor)))
+
+
+def _definition(name: str, data: dict[str, Any]) -> Definition:
+    by = {"input": [], "attribute": [], "output": []}  # type: dict[str, list[Argument]]
+    for a in data["arguments"]:
+        by[a["category"]].append(_argument(a))
+    defaults = {
+        a.name: ATTRIBUTE_DEFAULTS[a.name] for a in by["attribute"] if a.name in ATTRIBUTE_DEFAULTS
+    }
+    if name == "CONV3D":
+        defaults |= {"dilation": (1, 1, 1), "stride": (1, 1, 1), "pad": (0, 0, 0, 0, 0, 0)}
+    # "mixed precision" modes leave their types open; what they need is not decided in the draft
+    modes = tuple(
+        _mode(m) for m in data["modes"] if not any("DEDUCE-EXT" in s for s in m["any_of_all"])
+    )
+    return Definition(name, data["group"], tuple(by["input"]), tuple(by["attribute"]),
+                      tuple(by["output"]), modes, defaults)  # fmt: skip
+
+
+def _load() -> tuple[dict[str, Definition], dict[str, dict[str, int]], dict[str, list[str]]]:
+    data = json.loads((Path(__file__).parent / "tosa_ops.json").read_text())
+    return (
+        {n: _definition(n, d) for n, d in data["operators"].items()},
+        data["levels"],
+        data["extensions"],
+    )
+
+
+DEFINITIONS, LEVELS, EXTENSIONS = _load()

@@ -1,0 +1,1 @@
+"""Rules aten -> TOSA, one module per family of ops."""

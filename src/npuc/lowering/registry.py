@@ -1,0 +1,74 @@
+"""The lowering rules: one function per op, with overrides for families of targets."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from npuc.ir import Op, Operand, TensorType, Value
+
+Rule = Callable[..., Any]
+
+#: dialect -> (kind, family or "") -> rule
+_RULES: dict[str, dict[tuple[str, str], Rule]] = {}
+
+
+def lowers(*kinds: str, target: str = "", dialect: str = "tosa") -> Callable[[Rule], Rule]:
+    """Register a rule for aten op kinds; with `target`, for a family of targets only."""
+
+    def register(rule: Rule) -> Rule:
+        table = _RULES.setdefault(dialect, {})
+        for kind in kinds:
+            if (kind, target) in table:
+                raise ValueError(f"two rules lower {kind} for {target or 'every target'}")
+            table[kind, target] = rule
+        return rule
+
+    return register
+
+
+@lru_cache(maxsize=None)
+def rules(dialect: str = "tosa") -> Mapping[tuple[str, str], Rule]:
+    """All rules of a dialect; imports the modules that define them."""
+    package = importlib.import_module(f"npuc.lowering.aten_to_{dialect}")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return _RULES.get(dialect, {})
+
+
+def find_rule(kind: str, families: Sequence[str], dialect: str = "tosa") -> Rule | None:
+    """The rule for `kind`: that of the first family which has one, else the common one."""
+    table = rules(dialect)
+    for family in (*families, ""):
+        rule = table.get((kind, family))
+        if rule is not None:
+            return rule
+    return None
+
+
+def known_kinds(dialect: str = "tosa") -> frozenset[str]:
+    """Kinds that some rule lowers."""
+    return frozenset(kind for kind, _ in rules(dialect))
+
+
+def call_rule(
+    rule: Rule, builder: Any, op: Op, operands: Sequence[Value], out: tuple[TensorType, ...]
+) -> tuple[Value, ...]:
+    """Run a rule on the arguments of `op`, tensors replaced by `operands`, for results of `out`."""
+    args = [_fill(a, operands) for a in op.attrs.get("args", ())]
+    kwargs = {k: _fill(v, operands) for k, v in op.attrs.get("kwargs", {}).items()}
+    builder.out = out
+    builder.op = op
+    results = rule(builder, *args, **kwargs)
+    return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+
+
+def _fill(value: Any, operands: Sequence[Value]) -> Any:
+    if isinstance(value, Operand):
+        return operands[value.index]
+    if isinstance(value, (tuple, list)):
+        return [_fill(v, operands) for v in value]
+    return value
