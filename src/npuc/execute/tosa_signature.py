@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -28,11 +29,15 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Ports of the main block in graph order, and the version of the specification."""
+    """Ports of the main block in graph order, and the version of the specification.
+
+    `live_inputs` are the inputs that an output depends on: Vela drops the others.
+    """
 
     version: tuple[int, int]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    live_inputs: tuple[Port, ...]
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:
@@ -79,15 +84,31 @@ def read_signature(tosa_bytes: bytes) -> Signature:
         version = graph.Version()
         block = graph.Regions(0).Blocks(0)
         tensors = {port.name: port for port in _ports(block)}
-        inputs = [block.Inputs(i).decode() for i in range(block.InputsLength())]
-        outputs = [block.Outputs(i).decode() for i in range(block.OutputsLength())]
+        inputs = [tensors[name] for name in _names(block.Inputs, block.InputsLength())]
+        outputs = [tensors[name] for name in _names(block.Outputs, block.OutputsLength())]
+        live = _live_names(block, [port.name for port in outputs])
         return Signature(
             (version._Major(), version._Minor()),
-            tuple(tensors[name] for name in inputs),
-            tuple(tensors[name] for name in outputs),
+            tuple(inputs),
+            tuple(outputs),
+            tuple(port for port in inputs if port.name in live),
         )
     except Exception as error:  # the flatbuffer reader raises anything on a damaged file
         raise BadInput("the TOSA file is damaged", why=f"{type(error).__name__}: {error}") from None
+
+
+def _names(entry: Callable[[int], bytes], count: int) -> list[str]:
+    return [entry(index).decode() for index in range(count)]
+
+
+def _live_names(block: Any, outputs: list[str]) -> set[str]:
+    """Names of tensors that the outputs depend on; operators come in topological order."""
+    live = set(outputs)
+    for index in reversed(range(block.OperatorsLength())):
+        operator = block.Operators(index)
+        if live.intersection(_names(operator.Outputs, operator.OutputsLength())):
+            live.update(_names(operator.Inputs, operator.InputsLength()))
+    return live
 
 
 def _ports(block: Any) -> list[Port]:
