@@ -3,7 +3,7 @@
 from npuc.ir.arguments import Operand, pack, unpack
 from npuc.ir.builder import Builder, live_ops
 from npuc.ir.dtype import DType
-from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Operand, Value
+from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
 from npuc.ir.sweep import remove_dead, sweep
 from npuc.ir.types import Dim, Quant, Shape, SymDim, TensorType
 
@@ -16,7 +16,6 @@ __all__ = [
     "Graph",
     "Loc",
     "Op",
-    "Operand",
     "Operand",
     "Quant",
     "Shape",

@@ -29,13 +29,6 @@ class Loc:
 NOWHERE = Loc()
 
 
-@dataclass(frozen=True)
-class Operand:
-    """Marks the place of a tensor argument among an op's attributes: an index into `op.operands`."""
-
-    index: int
-
-
 class Blob:
     """Bytes of a constant, compared by identity and never copied before serialization."""
 

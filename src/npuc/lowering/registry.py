@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from npuc.ir import Op, Operand, TensorType, Value
+from npuc.ir import Op, TensorType, Value, unpack
 
 Rule = Callable[..., Any]
 
@@ -58,17 +58,8 @@ def call_rule(
     rule: Rule, builder: Any, op: Op, operands: Sequence[Value], out: tuple[TensorType, ...]
 ) -> tuple[Value, ...]:
     """Run a rule on the arguments of `op`, tensors replaced by `operands`, for results of `out`."""
-    args = [_fill(a, operands) for a in op.attrs.get("args", ())]
-    kwargs = {k: _fill(v, operands) for k, v in op.attrs.get("kwargs", {}).items()}
+    args, kwargs = unpack(op, operands)
     builder.out = out
     builder.op = op
     results = rule(builder, *args, **kwargs)
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
-
-
-def _fill(value: Any, operands: Sequence[Value]) -> Any:
-    if isinstance(value, Operand):
-        return operands[value.index]
-    if isinstance(value, (tuple, list)):
-        return [_fill(v, operands) for v in value]
-    return value
