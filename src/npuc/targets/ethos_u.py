@@ -1,0 +1,55 @@
+"""The Ethos-U targets: TOSA through Vela to a command stream, and the payload ExecuTorch takes."""
+
+from __future__ import annotations
+
+from npuc.dialects.tosa import Limits
+from npuc.ir import Graph
+from npuc.targets.target import TOSA_PASSES, Artifact, Target
+
+FAMILIES = {
+    "EthosU55": ("ethos-u55", "ethos-u"),
+    "EthosU65": ("ethos-u65", "ethos-u55", "ethos-u"),
+    "EthosU85": ("ethos-u85", "ethos-u"),
+}
+EXTENSIONS = frozenset({"EXT-INT16", "EXT-INT4", "EXT-DOUBLEROUND"})
+PASSES = (*TOSA_PASSES, "cheapen_rescales")
+
+
+def ethos_u_target(name: str) -> Target:
+    """The target of an accelerator such as `ethos-u55-128`."""
+    from npuc.targets import ethos_u_policy
+    from npuc.targets.vela import ACCELERATORS
+
+    accelerator = ACCELERATORS[name]
+    family = accelerator.family
+    extensions = EXTENSIONS | ({"EXT-CONTROLFLOW"} if family == "EthosU85" else set())
+    policy = getattr(ethos_u_policy, f"ethos_{family[5:].lower()}_policy")
+    limits = Limits((1, 0), frozenset({"PRO-INT"}), extensions, "8K", policy, name)
+    text = f"Arm {family} with {accelerator.macs * accelerator.cores} MACs per cycle (Vela)"
+    return Target(name, text, limits, finish_ethos_u, families=FAMILIES[family], passes=PASSES)
+
+
+def finish_ethos_u(graph: Graph, target: Target) -> Artifact:
+    """Vela's command stream for `graph`.
+
+    Options: system_config, memory_mode, config_ini (path of a vela.ini), extra_options (mapping of
+    further Vela options). The artifact is the payload of ExecuTorch's EthosUBackend; beside it are
+    Vela's raw .npz and the TOSA file.
+    """
+    from npuc.serialize.tosa_flatbuffer import serialize
+    from npuc.targets.ethos_u_files import executorch_payload, raw_npz
+    from npuc.targets.tosa import check_options
+    from npuc.targets.vela import compile_vela
+
+    allowed = {"system_config": "", "memory_mode": "", "config_ini": "", "extra_options": {}}
+    check_options(target, allowed)
+    tosa = serialize(graph, target.limits.version)
+    result = compile_vela(tosa, target.name, **target.options)
+    files = {".tosa": tosa, ".npz": raw_npz(result)}
+    performance = {
+        **result.perf,
+        "overhead": result.overhead,
+        "system_config": result.system_config,
+        "memory_mode": result.memory_mode,
+    }
+    return Artifact(executorch_payload(result), ".bin", tosa, files, performance, result.ops)

@@ -1,0 +1,75 @@
+"""What a target is: a name, limits, preferences, a list of passes, and how its file is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from npuc.dialects.tosa import Limits
+from npuc.ir import Graph
+
+#: passes of every TOSA target, in order; a name is a file of `npuc.passes`
+TOSA_PASSES = (
+    "fold_constants",
+    "flatten_concats",
+    "assign_layout",
+    "cancel_transposes",
+    "cancel_reshapes",
+    "merge_slices",
+    "fold_padding",
+    "merge_rescales",
+    "merge_clamps",
+    "fold_constants",
+    "remove_identities",
+)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a target made of a graph.
+
+    `data` is the target's file, `suffix` its ending, `files` what is saved beside it by name,
+    `performance` figures of the vendor's tool (empty where there are none), `tosa` the TOSA
+    flatbuffer that `data` was made from.
+    """
+
+    data: bytes
+    suffix: str
+    tosa: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    performance: Mapping[str, Any] = field(default_factory=dict)
+    op_costs: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A place where a model can run.
+
+    `families` name, most special first, whose overrides of lowering rules hold. `passes` are run
+    in order after lowering. `finish(graph, target)` makes the artifact. `options` are the user's
+    settings for the target's tool.
+    """
+
+    name: str
+    description: str
+    limits: Limits
+    finish: Callable[[Graph, Target], Artifact]
+    dialect: str = "tosa"
+    families: tuple[str, ...] = ()
+    passes: tuple[str, ...] = TOSA_PASSES
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def named(name: str, **options: Any) -> Target:
+        """The target called `name` with options of its tool, e.g. memory_mode="Sram_Only".
+
+        Raises BadInput for an unknown name (with the nearest ones) or option.
+        """
+        from npuc.targets.catalogue import find_target
+
+        return find_target(name, options)
+
+    def with_options(self, options: Mapping[str, Any]) -> Target:
+        """This target with further options."""
+        return replace(self, options={**self.options, **options})
