@@ -1,0 +1,121 @@
+"""The tensors of an artifact's boundary, and how the model's tensors become them and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from npuc.errors import BadInput
+from npuc.ir import Graph, TensorType, Value
+
+TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
+
+@dataclass(frozen=True)
+class TensorIO:
+    """One input or output of the artifact.
+
+    shape is the model's (NCHW where rank 4), also when layout is "channels_last". dtype is a numpy
+    or ml_dtypes name. scale and zero_point are None where the tensor is not quantized.
+    """
+
+    name: str
+    shape: tuple[Any, ...]
+    dtype: str
+    layout: str = "contiguous"
+    scale: float | None = None
+    zero_point: int | None = None
+
+    @property
+    def artifact_shape(self) -> tuple[Any, ...]:
+        """The shape in memory order of the artifact."""
+        if self.layout == "channels_last":
+            return tuple(self.shape[p] for p in TO_NHWC)
+        return self.shape
+
+
+@dataclass(frozen=True)
+class IO:
+    """Inputs and outputs of an artifact in order; `state` pairs an output with the input it feeds."""
+
+    inputs: tuple[TensorIO, ...]
+    outputs: tuple[TensorIO, ...]
+    state: tuple[tuple[int, int], ...] = ()
+
+
+def describe(graph: Graph, layout: str, outputs: Sequence[str]) -> IO:
+    """The boundary of a lowered graph (before its layout is changed)."""
+    return IO(
+        tuple(_tensor(v.type, v.name, layout) for v in graph.inputs),
+        tuple(_tensor(v.type, n or v.name, layout) for v, n in zip(graph.outputs, outputs)),
+    )
+
+
+def _tensor(type: TensorType, name: str, layout: str) -> TensorIO:
+    last = layout == "channels_last" and type.rank == 4
+    quant = type.quant
+    return TensorIO(
+        name,
+        tuple(d if isinstance(d, int) else str(d) for d in type.shape),
+        type.dtype.numpy.name,
+        "channels_last" if last else "contiguous",
+        quant.s if quant else None,
+        quant.zp if quant else None,
+    )
+
+
+def to_artifact(x: Any, port: TensorIO, type: TensorType) -> np.ndarray:
+    """A tensor of the model as the artifact takes it: quantized, in its layout.
+
+    Float tensors are quantized where the port is; integer tensors of the port's own type pass as
+    they are. Raises BadInput for a wrong shape.
+    """
+    array = _array(x)
+    _check_shape(array, port)
+    quant = type.quant
+    if quant is not None and array.dtype.kind not in "iu":
+        array = quant.quantize(array)
+    stored = type.dtype.numpy
+    if stored.kind in "iu" and array.dtype.kind in "iu" and array.size:
+        info = np.iinfo(stored)
+        lo, hi = int(array.min()), int(array.max())
+        if lo < info.min or hi > info.max:
+            raise BadInput(f"input {port.name} has values {lo}..{hi}, {stored.name} is too small")
+    array = array.astype(stored)
+    if port.layout == "channels_last":
+        array = array.transpose(TO_NHWC)
+    return np.ascontiguousarray(array)
+
+
+def _check_shape(array: np.ndarray, port: TensorIO) -> None:
+    fits = len(array.shape) == len(port.shape) and all(
+        a == b or not isinstance(b, int) for a, b in zip(array.shape, port.shape)
+    )
+    if not fits:
+        raise BadInput(f"input {port.name} has shape {array.shape}, expected {port.shape}")
+
+
+def from_artifact(array: np.ndarray, port: TensorIO, value: Value, dtype: Any) -> Any:
+    """An output of the artifact as the tensor of the model, of torch dtype `dtype` (None: as it is)."""
+    import torch
+
+    if port.layout == "channels_last":
+        array = array.transpose(TO_NCHW)
+    quant = value.type.quant
+    if dtype is not None and dtype.is_floating_point and quant is not None:
+        array = quant.dequantize(array)
+    if array.dtype.kind == "V" or array.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+        array = array.astype(np.float32)
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.to(dtype) if dtype is not None else tensor
+
+
+def _array(x: Any) -> np.ndarray:
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        narrow = x.is_floating_point() and x.element_size() < 4
+        return (x.float() if narrow else x).numpy()  # type: ignore[no-any-return]
+    return np.asarray(x)

@@ -1,0 +1,1 @@
+"""The self-check: the compiled graph against PyTorch, per op and end to end."""

@@ -1,0 +1,156 @@
+"""Local check: every op of the model, given the operand values that the compiled graph itself
+produced, against PyTorch. Rounding that accumulates raises no alarm, and a wrong rule cannot hide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.fx
+
+from npuc.check.report import OpCheck
+from npuc.errors import CheckFailed
+from npuc.ir import DType, Quant, TensorType
+
+#: largest difference in steps of the result, by bits of its type. A 16-bit TABLE interpolates
+#: between 512 points and its RESCALE rounds again: several of 65,536 steps are right for it.
+STEPS = {4: 1, 8: 1, 16: 32}
+#: largest float error relative to the largest magnitude of the result
+RELATIVE = {DType.FP32: 1e-3, DType.FP16: 2e-2, DType.BF16: 5e-2, DType.FP8E4M3: 0.15, DType.FP8E5M2: 0.3}
+
+Observed = tuple[np.ndarray, TensorType]
+
+
+class CheckingInterpreter(torch.fx.Interpreter):
+    """Runs the model's FX graph; each value that the compiled graph produced replaces PyTorch's
+    after it was compared with it.
+
+    `observed` maps names of FX nodes to what the compiled graph holds for them, in the model's
+    layout, with its type.
+    """
+
+    def __init__(
+        self, module: torch.fx.GraphModule, observed: Mapping[str, Observed],
+        where: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        super().__init__(module)
+        self.observed = observed
+        self.where = where
+        self.found: list[OpCheck] = []
+        self.unobserved = 0
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        if n.op == "placeholder" and n.name in self.observed:
+            like = super().run_node(n)
+            return _to_torch(*self.observed[n.name], like)
+        result = super().run_node(n)
+        if n.op != "call_function" or not isinstance(result, torch.Tensor):
+            return result
+        if _is_qdq(n):
+            return result
+        if n.name not in self.observed:
+            self.unobserved += 1
+            return result
+        array, type = self.observed[n.name]
+        error, steps = difference(array, type, result)
+        where = self.where.get(n.name, n.name)
+        self.found.append(OpCheck(n.name, where, error, steps))
+        if not error <= tolerance(type):
+            raise _departs(n, where, array, type, result, error, steps)
+        return _to_torch(array, type, result)
+
+
+def _is_qdq(n: torch.fx.Node) -> bool:
+    return "quantize" in getattr(n.target, "__name__", str(n.target))
+
+
+def tolerance(type: TensorType) -> float:
+    """The largest error that the local check takes for a result of `type`."""
+    if type.quant is not None:
+        return STEPS.get(type.dtype.bits, 1)
+    return RELATIVE.get(type.dtype, 0.0)
+
+
+def difference(array: np.ndarray, type: TensorType, want: torch.Tensor) -> tuple[float, bool]:
+    """(error, whether in steps) of a compiled value against PyTorch's float or integer result."""
+    expected = as_numpy(want)
+    if tuple(array.shape) != tuple(expected.shape):
+        return float("inf"), False
+    if array.size == 0:
+        return 0.0, type.quant is not None
+    if type.quant is not None:
+        codes = quantized(type.quant, expected)
+        return float(np.abs(array.astype(np.int64) - codes).max()), True
+    if not type.dtype.is_float:
+        return float(np.count_nonzero(array.astype(np.int64) != expected.astype(np.int64))), False
+    got = array.astype(np.float64)
+    expected = expected.astype(np.float64)
+    both = np.isfinite(got) & np.isfinite(expected)
+    odd = ~both & ~((got == expected) | (np.isnan(got) & np.isnan(expected)))
+    if np.any(odd & np.isfinite(expected)):
+        return float("inf"), False
+    scale = max(float(np.abs(expected[both]).max(initial=0.0)), 1e-6)
+    return float(np.abs(got[both] - expected[both]).max(initial=0.0)) / scale, False
+
+
+def quantized(quant: Quant, real: np.ndarray) -> np.ndarray:
+    """Codes of real values; infinities saturate."""
+    limit = np.abs(quant.scale).max() * 2.0**20
+    return quant.quantize(np.clip(np.nan_to_num(real.astype(np.float64)), -limit, limit))
+
+
+def as_numpy(x: torch.Tensor) -> np.ndarray:
+    """A tensor as an array; bfloat16 and float8 as float32."""
+    x = x.detach()
+    if x.is_floating_point() and x.dtype not in (torch.float32, torch.float64, torch.float16):
+        x = x.float()
+    return x.numpy()
+
+
+def _to_torch(array: np.ndarray, type: TensorType, like: Any) -> torch.Tensor:
+    """The compiled value as the tensor that the model has in its place."""
+    if type.quant is not None and like.is_floating_point():
+        array = type.quant.dequantize(array)
+    elif type.dtype.is_float:
+        array = array.astype(np.float32)
+    return torch.from_numpy(np.ascontiguousarray(array)).to(like.dtype)
+
+
+def _departs(
+    n: torch.fx.Node, where: str, array: np.ndarray, type: TensorType, want: torch.Tensor,
+    error: float, steps: bool,
+) -> CheckFailed:  # fmt: skip
+    expected = as_numpy(want).astype(np.float64)
+    got = type.quant.dequantize(array) if type.quant else array.astype(np.float64)
+    if got.shape != expected.shape:
+        why = f"shape {got.shape} instead of {expected.shape}"
+    else:
+        at = np.unravel_index(int(np.argmax(np.abs(np.nan_to_num(got - expected)))), got.shape)
+        unit = "steps" if steps else "relative to the largest value"
+        place = list(map(int, at))
+        why = (
+            f"{got[at]:.6g} instead of {expected[at]:.6g} at {place}, off by {error:.4g} {unit}"
+        )
+    return CheckFailed(
+        f"{n.target} ({n.name}) departs from PyTorch", where, why,
+        "this is a fault of npuc, please report it; check=False compiles without the check",
+    )  # fmt: skip
+
+
+def observe(
+    graph_values: Mapping[Any, np.ndarray], origins: Mapping[str, tuple[Any, Sequence[int] | None]]
+) -> dict[str, Observed]:
+    """Values of the compiled graph by the model's names, in the model's layout."""
+    observed: dict[str, Observed] = {}
+    for name, (value, perm) in origins.items():
+        array = graph_values.get(value)
+        if array is None:
+            continue
+        type = value.type
+        if perm is not None:
+            inverse = tuple(int(i) for i in np.argsort(perm))
+            array, type = array.transpose(inverse), type.transposed(inverse)
+        observed[name] = (array, type)
+    return observed

@@ -1,0 +1,200 @@
+"""The record of one compilation: the artifact, and everything a report or a script asks about it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from npuc.boundary import IO, from_artifact, to_artifact
+from npuc.check.report import CheckReport
+from npuc.errors import BadInput, NpucError
+from npuc.ir import Graph
+from npuc.lowering.lower import Verdict
+from npuc.targets.target import Artifact, Target
+
+
+@dataclass
+class Coverage:
+    """Per op of the model: on the target, or the reason why not. Iterates over Verdicts."""
+
+    ops: list[Verdict]
+    target: str
+
+    def __iter__(self) -> Any:
+        return iter(self.ops)
+
+    def __len__(self) -> int:
+        return len(self.ops)
+
+    @property
+    def refused(self) -> list[Verdict]:
+        return [v for v in self.ops if not v.on_target]
+
+    @property
+    def supported(self) -> bool:
+        return not self.refused
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "target": self.target,
+            "total": len(self.ops),
+            "on_target": len(self.ops) - len(self.refused),
+            "ops": [
+                {"name": v.name, "op": v.kind, "file": v.loc.file, "line": v.loc.line,
+                 "module": v.loc.module, "on_target": v.on_target,
+                 "reason": str(v.reason.why) if v.reason else None,
+                 "hint": v.reason.hint or None if v.reason else None}
+                for v in self.ops
+            ],
+        }  # fmt: skip
+
+
+@dataclass
+class Compilation:
+    """What `npuc.compile` returns."""
+
+    name: str
+    target: Target
+    graph: Graph
+    output: Artifact
+    io: IO
+    coverage: Coverage
+    check: CheckReport | None
+    timings: dict[str, float]
+    stages: dict[str, Graph] = field(default_factory=dict)
+    quantization: str | None = None
+    io_form: str = "float"
+    program: Any = None
+    state: list[Any] = field(default_factory=list)
+
+    @property
+    def artifact(self) -> bytes:
+        """The bytes of the target's file."""
+        return self.output.data
+
+    @property
+    def performance(self) -> dict[str, Any]:
+        """Figures of the vendor's tool; empty where the target has none."""
+        return dict(self.output.performance)
+
+    @property
+    def waste(self) -> dict[str, Any]:
+        """Transposes, rescales and bytes moved that are left in the graph."""
+        from npuc.passes.count_waste import count_waste
+
+        return count_waste(self.graph)
+
+    def run(self, *inputs: Any, on: str = "evaluator") -> Any:
+        """Execute the compiled artifact on the model's inputs; returns the model's outputs.
+
+        `on` chooses the executor: "evaluator" (npuc's own, bit-exact for integers),
+        "reference-model" (the TOSA reference model) or "vulkan" (a VGF on the Vulkan driver).
+        With io="float" float tensors are quantized and dequantized here, as the host does it.
+        State (mutated buffers) is kept between calls; `reset()` sets it back.
+        """
+        from npuc.execute_artifact import execute_artifact
+
+        arrays = self.input_arrays(inputs)
+        outputs = execute_artifact(self, arrays, on)
+        return self._outputs(outputs)
+
+    def input_arrays(self, inputs: Sequence[Any]) -> list[Any]:
+        """The model's inputs (and the state) as the artifact takes them."""
+        flat = self.program.flatten_inputs(inputs)
+        count = len(self.io.inputs) - len(self.io.state)
+        if len(flat) != count:
+            raise BadInput(f"{len(flat)} input tensors given, the artifact takes {count}")
+        flat = [*flat, *self._state()]
+        pairs = zip(flat, self.io.inputs, self.graph_inputs)
+        return [to_artifact(x, port, type) for x, port, type in pairs]
+
+    @property
+    def graph_inputs(self) -> list[Any]:
+        """Types of the inputs as the artifact stores them."""
+        return [v.type for v in self.graph.inputs]
+
+    def _state(self) -> list[Any]:
+        if not self.state and self.io.state:
+            self.reset()
+        return self.state
+
+    def reset(self) -> None:
+        """Set the state back to the buffers' initial values."""
+        self.state = list(self.program.initial_state())
+
+    def _outputs(self, arrays: Sequence[Any]) -> Any:
+        dtypes = self.program.output_dtypes()
+        if self.io_form == "quantized":
+            dtypes = [None] * len(dtypes)
+        pairs = zip(arrays, self.io.outputs, self.graph.outputs, dtypes)
+        tensors = [from_artifact(a, port, v, dtype) for a, port, v, dtype in pairs]
+        for output, place in self.io.state:
+            index = place - (len(self.io.inputs) - len(self.io.state))
+            self.state[index] = tensors[output]
+        return self.program.unflatten_outputs(tensors)
+
+    def save(self, directory: str | os.PathLike[str], name: str | None = None) -> list[Path]:
+        """Write the artifact, its companions and a JSON report; returns the paths.
+
+        Each file is written whole under a temporary name and then renamed, so that an error (a full
+        disk) leaves no half-written file behind. Raises NpucError.
+        """
+        folder = Path(directory)
+        stem = name or self.name
+        files = {self.output.suffix: self.artifact, **self.output.files}
+        files[".json"] = json.dumps(self.as_dict(), indent=1).encode()
+        files[".mlir"] = str(self.graph).encode()
+        written: list[Path] = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for suffix, data in files.items():
+                written.append(_write(folder / (stem + suffix), data))
+        except OSError as error:
+            for path in written:
+                path.unlink(missing_ok=True)
+            raise NpucError(f"cannot write to {folder}", why=error.strerror or str(error)) from None
+        return written
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: everything but the graphs and bytes."""
+        return {
+            "model": self.name,
+            "target": self.target.name,
+            "quantization": self.quantization,
+            "artifact": {"suffix": self.output.suffix, "bytes": len(self.artifact)},
+            "io": {
+                "form": self.io_form,
+                "inputs": [vars(p) for p in self.io.inputs],
+                "outputs": [vars(p) for p in self.io.outputs],
+                "state": [list(s) for s in self.io.state],
+            },
+            "coverage": self.coverage.as_dict(),
+            "waste": self.waste,
+            "performance": _plain(self.performance),
+            "check": self.check.as_dict() if self.check else None,
+            "timings": self.timings,
+        }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)
+
+
+def _write(path: Path, data: bytes) -> Path:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,215 @@
+"""The pipeline from model to artifact, to be read from top to bottom."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from npuc.boundary import describe
+from npuc.compilation import Compilation, Coverage
+from npuc.errors import BadInput, Unsupported
+from npuc.ir import Graph
+from npuc.targets.target import Target
+
+if TYPE_CHECKING:
+    from npuc.frontend.capture import Program
+    from npuc.quantizer.recipe import Recipe
+
+#: quantizations that only change the float type of the graph
+FLOAT_TYPES = ("fp16", "bf16")
+IO_FORMS = ("float", "quantized")
+IO_LAYOUTS = ("contiguous", "channels_last")
+
+
+def compile(  # noqa: A001 - the name of the public function
+    model: Any,
+    example_inputs: Sequence[Any] | None = None,
+    *,
+    target: str | Target = "ethos-u55-128",
+    quantization: str | Recipe | None = None,
+    calibration: Iterable[Sequence[Any]] | None = None,
+    dynamic_shapes: Any = None,
+    io: str = "float",
+    io_layout: str = "contiguous",
+    check: bool = True,
+    progress: bool | None = None,
+    keep_stages: bool = False,
+    name: str | None = None,
+) -> Compilation:
+    """Compile a PyTorch model for `target` and check the result against the model.
+
+    model: nn.Module (in eval mode), torch.export.ExportedProgram, a PT2E-converted GraphModule or
+        the path of a .pt2 file; an nn.Module needs `example_inputs`.
+    quantization: None (as the model is), "int8", "a16w8", "a8w4", "fp16", "bf16" or a Recipe.
+    calibration: iterable of input tuples; default: the example inputs, with a warning.
+    io: "float": run() takes and returns floats, the host (de)quantizes; "quantized": the
+        artifact's own types. The artifact is the same.
+    io_layout: "channels_last" makes the artifact's rank-4 tensors NHWC.
+    keep_stages: keep the graph after each stage in `Compilation.stages`.
+
+    Raises Unsupported with `.reasons` when an op cannot be on the target, BadInput for what the
+    user gave, ToolMissing without the target's tool and CheckFailed when the result is wrong.
+    """
+    job = _Job(target, io, io_layout, keep_stages)
+    imported = job.front_end(
+        model, example_inputs, quantization, calibration, dynamic_shapes, progress
+    )
+    lowered = job.lower(imported)
+    if lowered.reasons:
+        raise Unsupported(lowered.reasons)
+    port = describe(lowered.graph, io_layout, job.program.output_names)
+    port = job.with_state(port)
+    graph = job.run_passes(lowered.graph)
+    with job.stage("target"):
+        output = job.target.finish(graph, job.target)
+    result = Compilation(
+        name=name or job.program.name,
+        target=job.target,
+        graph=graph,
+        output=output,
+        io=port,
+        coverage=Coverage(lowered.verdicts, job.target.name),
+        check=None,
+        timings=job.timings,
+        stages=job.stages,
+        quantization=job.quantization_name,
+        io_form=io,
+        program=job.program,
+    )
+    if check:
+        from npuc.check.check import check_compilation
+
+        with job.stage("check"):
+            result.check = check_compilation(result, job.example_inputs, job.float_program)
+    return result
+
+
+def explain(
+    model: Any,
+    example_inputs: Sequence[Any] | None = None,
+    *,
+    target: str | Target = "ethos-u55-128",
+    quantization: str | Recipe | None = None,
+    calibration: Iterable[Sequence[Any]] | None = None,
+    dynamic_shapes: Any = None,
+    progress: bool | None = None,
+) -> Coverage:
+    """What of the model can be on `target`, per op, with the reason where not. Arguments as compile."""
+    job = _Job(target, "float", "contiguous", False)
+    imported = job.front_end(
+        model, example_inputs, quantization, calibration, dynamic_shapes, progress
+    )
+    return Coverage(job.lower(imported).verdicts, job.target.name)
+
+
+class _Job:
+    """One run of the pipeline: the target, the stages' graphs and times, the programs."""
+
+    def __init__(self, target: str | Target, io: str, io_layout: str, keep: bool) -> None:
+        from npuc.targets.catalogue import find_target
+
+        _choose("io", io, IO_FORMS)
+        _choose("io_layout", io_layout, IO_LAYOUTS)
+        self.target = find_target(target)
+        self.io_layout = io_layout
+        self.keep = keep
+        self.timings: dict[str, float] = {}
+        self.stages: dict[str, Graph] = {}
+        self.quantization_name: str | None = None
+        self.program: Program
+        self.float_program: Program
+        self.example_inputs: Sequence[Any]
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the CPU-bound wall time of a stage to `timings`."""
+        start = time.perf_counter()
+        yield
+        self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - start
+
+    def keep_stage(self, name: str, graph: Graph) -> None:
+        if self.keep:
+            self.stages[name] = graph
+
+    def front_end(
+        self, model: Any, example_inputs: Sequence[Any] | None, quantization: Any,
+        calibration: Any, dynamic_shapes: Any, progress: bool | None,
+    ) -> Graph:  # fmt: skip
+        """The model as a graph of aten ops with quantized types."""
+        from npuc.frontend.capture import capture
+        from npuc.frontend.import_model import import_model
+        from npuc.lowering.registry import known_kinds
+
+        with self.stage("capture"):
+            self.program = self.float_program = capture(model, example_inputs, dynamic_shapes)
+            self.example_inputs = self.program.example_inputs
+        self.quantization_name = getattr(quantization, "name", quantization)
+        if quantization is not None and quantization not in FLOAT_TYPES:
+            self._quantize(quantization, calibration, progress)
+        with self.stage("import"):
+            graph = import_model(self.program, known_kinds(self.target.dialect))
+            if quantization in FLOAT_TYPES:
+                from npuc.frontend.cast_floats import cast_floats
+
+                graph = cast_floats(graph, str(quantization))
+        self.keep_stage("import", graph)
+        return graph
+
+    def _quantize(self, quantization: Any, calibration: Any, progress: bool | None) -> None:
+        from npuc.frontend.capture import capture
+        from npuc.quantizer import Recipe, quantize
+
+        recipe = Recipe.named(quantization) if isinstance(quantization, str) else quantization
+        if calibration is None:
+            warnings.warn(
+                "no calibration data: the example inputs decide the ranges; pass calibration=",
+                stacklevel=4,
+            )
+            calibration = [self.example_inputs]
+        with self.stage("quantize"):
+            converted = quantize(self.program, self.example_inputs, recipe, calibration, progress)
+        with self.stage("capture"):
+            self.program = capture(converted, self.example_inputs, like=self.float_program)
+
+    def lower(self, graph: Graph) -> Any:
+        """The lowered graph with a verdict per op."""
+        from npuc.lowering.lower import lower
+
+        with self.stage("lower"):
+            lowered = lower(graph, self.target.limits, self.target.families)
+        self.keep_stage("lower", lowered.graph)
+        return lowered
+
+    def run_passes(self, graph: Graph) -> Graph:
+        """The target's passes in order, after the change of the I/O layout."""
+        from npuc.passes import run_pass
+        from npuc.passes.assign_layout import set_io_layout
+
+        with self.stage("passes"):
+            if self.io_layout == "channels_last":
+                graph = set_io_layout(graph, self.io_layout, self.target.limits)
+            for name in self.target.passes:
+                graph = run_pass(name, graph, self.target.limits)
+                self.keep_stage(name, graph)
+        return graph
+
+    def with_state(self, port: Any) -> Any:
+        """The boundary with the pairs (output, input) that carry mutated buffers."""
+        from dataclasses import replace
+
+        return replace(port, state=tuple(self.program.state_pairs))
+
+
+def _choose(what: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise BadInput(f"{what}={value!r}", hint=f"one of {', '.join(choices)}")
+
+
+def targets() -> Mapping[str, str]:
+    """Names of the targets and what they are."""
+    from npuc.targets.catalogue import targets as all_targets
+
+    return all_targets()
