@@ -1,0 +1,1 @@
+"""Graphs to files and back: TOSA flatbuffers. Writers decide nothing; readers trust nothing."""
