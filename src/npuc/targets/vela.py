@@ -126,7 +126,7 @@ def compile_vela(
     """
     accelerator = find_accelerator(target_name)
     options = parse_options(extra_options or {})
-    regor, version = _regor()
+    regor, version = load_regor()
     system = read_system(accelerator, system_config, memory_mode, config_ini)
     limit = _arena_limit(accelerator, system, options)
     signature = read_signature(tosa_bytes)  # guards regor too, which dies of an empty buffer
@@ -301,8 +301,8 @@ def _signed(address: int) -> int:
     return address - (1 << 64) if address >= 1 << 63 else address
 
 
-def _regor() -> tuple[Any, str]:
-    """The native compiler and its version."""
+def load_regor() -> tuple[Any, str]:
+    """The native compiler and its version. Raises ToolMissing without Vela 5.2.0 or newer."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
