@@ -10,9 +10,9 @@ __version__ = "0.1.0"
 
 #: public names and the modules that define them, imported when they are first used
 _LAZY = {
-    "compile": "npuc.compile",
-    "explain": "npuc.compile",
-    "targets": "npuc.compile",
+    "compile": "npuc.pipeline",
+    "explain": "npuc.pipeline",
+    "targets": "npuc.pipeline",
     "Target": "npuc.targets.target",
     "Recipe": "npuc.quantizer",
     "Compilation": "npuc.compilation",

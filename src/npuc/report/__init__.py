@@ -1,0 +1,1 @@
+"""Reports: they read a Compilation or a file and decide nothing."""
