@@ -1,4 +1,4 @@
-"""The reference model through our wrapper: right numbers, clean stdout, its reasons in our errors."""
+"""The reference model through our wrapper: right numbers, clean stdout, reasons in errors."""
 
 from __future__ import annotations
 

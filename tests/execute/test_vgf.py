@@ -1,4 +1,4 @@
-"""VGF files executed through Vulkan on the software driver, and every way in which that can fail."""
+"""VGF files executed through Vulkan on the software driver, and each way that can fail."""
 
 from __future__ import annotations
 
@@ -83,9 +83,7 @@ def test_failing_child_says_why(conv_vgf: bytes, monkeypatch: pytest.MonkeyPatch
         run_vgf(conv_vgf, [int8_input(1)])
 
 
-def test_missing_parts(
-    conv_vgf: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_missing_parts(conv_vgf: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     x = [int8_input(1)]
     with monkeypatch.context() as patch:
         patch.setattr(vgf, "find_spec", lambda name: None)

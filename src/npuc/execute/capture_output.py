@@ -1,4 +1,4 @@
-"""Catch what native libraries print, so that stdout stays clean and their reasons reach the user."""
+"""Catch what native libraries print: stdout stays clean and their reasons reach the user."""
 
 from __future__ import annotations
 

@@ -68,9 +68,7 @@ def _probes() -> list[_Probe]:
             vulkan.INSTALL_LAYERS,
             _use_layers,
         ),
-        _Probe(
-            "Vulkan loader", "executes VGF files", vulkan.INSTALL_LOADER, _use_vulkan_loader
-        ),
+        _Probe("Vulkan loader", "executes VGF files", vulkan.INSTALL_LOADER, _use_vulkan_loader),
         _Probe(
             "Vulkan driver",
             "executes VGF files",
@@ -108,9 +106,7 @@ def _look(probe: _Probe) -> Tool:
         problem = str(error)
     except Exception as error:  # a broken installation can raise anything
         problem = f"{type(error).__name__}: {error}"
-    return Tool(
-        probe.package, probe.purpose, number, not problem, probe.how_to_install, problem
-    )
+    return Tool(probe.package, probe.purpose, number, not problem, probe.how_to_install, problem)
 
 
 def _find(module: str) -> Callable[[], str | None]:

@@ -1,4 +1,4 @@
-"""Compile a TOSA file for Ethos-U with Vela, in process: bytes in, command stream and figures out."""
+"""Compile a TOSA file for Ethos-U with Vela, in process: bytes in, command stream out."""
 
 from __future__ import annotations
 

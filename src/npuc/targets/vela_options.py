@@ -1,9 +1,10 @@
-"""The options of Vela's command line that change what it compiles, checked and written for regor."""
+"""The options of Vela's command line that change its result, checked and written for regor."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from typing import Any
 
 from npuc.errors import BadInput
 
@@ -74,13 +75,14 @@ def parse_options(given: Mapping[str, object]) -> VelaOptions:
     Raises BadInput for an unknown name, with all names, and for a value that does not fit.
     """
     known = {field.name: field.type for field in fields(VelaOptions)}
-    options = VelaOptions()
+    values: dict[str, Any] = {}
     for name, value in given.items():
         field = name.strip().lstrip("-").replace("-", "_")
         if field not in known:
             names = ", ".join(sorted(name.replace("_", "-") for name in known))
             raise BadInput(f"unknown Vela option {name!r}", hint=f"one of {names}")
-        options = replace(options, **{field: _convert(field, str(known[field]), value)})
+        values[field] = _convert(field, str(known[field]), value)
+    options = VelaOptions(**values)
     alignment = options.cpu_tensor_alignment
     if alignment < 16 or alignment & (alignment - 1):
         raise BadInput(
