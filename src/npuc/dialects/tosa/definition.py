@@ -99,12 +99,41 @@ def _definition(name: str, data: dict[str, Any]) -> Definition:
     }
     if name == "CONV3D":
         defaults |= {"dilation": (1, 1, 1), "stride": (1, 1, 1), "pad": (0, 0, 0, 0, 0, 0)}
-    # "mixed precision" modes leave their types open; what they need is not decided in the draft
-    modes = tuple(
-        _mode(m) for m in data["modes"] if not any("DEDUCE-EXT" in s for s in m["any_of_all"])
-    )
+    closed = [m for m in data["modes"] if not any("DEDUCE-EXT" in s for s in m["any_of_all"])]
+    modes = tuple([_mode(m) for m in closed] + _deduced(name))
     return Definition(name, data["group"], tuple(by["input"]), tuple(by["attribute"]),
                       tuple(by["output"]), modes, defaults)  # fmt: skip
+
+
+def _deduced(name: str) -> list[Mode]:
+    """Modes whose needs the table leaves to be deduced from the types ("DEDUCE-EXT").
+
+    Of these npuc has the casts to and from fp8 and ROW_GATHER; mixed-precision accumulation and
+    block-scaled data movement are open in the 1.1 draft.
+    """
+    if name == "CAST":
+        pairs = [(a, b) for a in _NEEDS if a.bits > 8 for b in _NEEDS if b.bits == 8]
+        both = pairs + [(b, a) for a, b in pairs]
+        return [
+            Mode(f"{a.name} to {b.name}", {"in_t": a, "out_t": b}, (_NEEDS[a] | _NEEDS[b],), (1, 0))
+            for a, b in both
+        ]
+    if name == "ROW_GATHER":
+        integers = {d: frozenset({"PRO-INT"}) for d in (DType.INT8, DType.INT16, DType.INT32)}
+        return [
+            Mode(d.name, {"in_out_t": d, "index_t": DType.INT32}, (needs,), (1, 1))
+            for d, needs in (integers | _NEEDS).items()
+        ]
+    return []
+
+
+_NEEDS = {
+    DType.FP32: frozenset({"PRO-FP"}),
+    DType.FP16: frozenset({"PRO-FP"}),
+    DType.BF16: frozenset({"EXT-BF16"}),
+    DType.FP8E4M3: frozenset({"EXT-FP8E4M3"}),
+    DType.FP8E5M2: frozenset({"EXT-FP8E5M2"}),
+}
 
 
 def _load() -> tuple[dict[str, Definition], dict[str, dict[str, int]], dict[str, list[str]]]:

@@ -1,0 +1,141 @@
+"""The builder: equal ops are one op, constants are one constant, dead ops are dropped."""
+
+import numpy as np
+import pytest
+
+from npuc.ir import Builder, DType, Graph, Quant, SymDim, TensorType, Value, remove_dead, sweep
+
+I8 = TensorType(DType.INT8, (1, 4), Quant(0.5, 3))
+
+
+def add(b: Builder, x: Value, y: Value, **attrs) -> Value:
+    return b.emit("test.add", (x, y), attrs, (x.type,))[0]
+
+
+def test_equal_ops_are_one():
+    b = Builder()
+    x = b.input(I8, "x")
+    assert add(b, x, x, a=1) is add(b, x, x, a=1)
+    assert add(b, x, x, a=1) is not add(b, x, x, a=2)
+
+
+@pytest.mark.parametrize("one, other", [(1, 1.0), (1, True), (0.0, -0.0), ((1,), (1.0,))])
+def test_attributes_that_compare_equal_in_python_keep_ops_apart(one, other):
+    b = Builder()
+    x = b.input(I8, "x")
+    assert add(b, x, x, a=one) is not add(b, x, x, a=other)
+
+
+def test_side_effects_are_never_merged():
+    b = Builder()
+    x = b.input(I8, "x")
+    first = b.emit("tosa.VARIABLE_WRITE", (x,), {"name": "s"}, ())
+    b.emit("tosa.VARIABLE_WRITE", (x,), {"name": "s"}, ())
+    assert first == ()
+    assert len(b.finish([x]).ops) == 2
+
+
+def test_constants_are_one_by_content_or_identity():
+    b = Builder()
+    small = b.const(np.arange(4, dtype=np.int8))
+    assert b.const(np.arange(4, dtype=np.int8)) is small
+    assert b.const(np.arange(4, dtype=np.int16)) is not small
+    large = np.zeros((100, 100), np.float32)
+    assert b.const(large) is b.const(large)
+    assert b.const(large) is not b.const(large.T)
+    assert b.const(large) is not b.const(large.copy())
+
+
+def test_a_constant_is_a_view():
+    weights = np.zeros((64, 64), np.float32)
+    assert np.shares_memory(Builder().const(weights).array, weights)
+
+
+def test_verify_runs_on_new_ops_only():
+    seen = []
+    b = Builder(lambda kind, operands, attrs, types: seen.append(kind))
+    x = b.input(I8, "x")
+    add(b, x, x)
+    add(b, x, x)
+    assert seen == ["test.add"]
+
+
+def test_finish_drops_dead_ops_and_their_origins():
+    b = Builder()
+    x = b.input(I8, "x")
+    y, dead = add(b, x, x, a=1), add(b, x, x, a=2)
+    g = b.finish([y], origins={"y": (y, None), "dead": (dead, None), "x": (x, None)})
+    assert [op.attrs["a"] for op in g.ops] == [1]
+    assert set(g.origins) == {"x", "y"}
+
+
+def _with_region() -> Graph:
+    inner = Builder()
+    p = inner.input(I8, "p")
+    outer = Builder()
+    x = outer.input(I8, "x")
+    captured = add(outer, x, x, a=1)
+    region = inner.finish([add(inner, p, captured)], "then")
+    (y,) = outer.emit("tosa.COND_IF", (x, x), {}, (I8,), [region, region])
+    return outer.finish([y])
+
+
+def test_values_captured_by_a_region_live():
+    assert [op.kind for op in _with_region().ops] == ["test.add", "tosa.COND_IF"]
+
+
+def test_sweep_rewrites_regions_and_maps_what_they_capture():
+    def double(b, op, operands):
+        return (add(b, *operands, a=9),) if op.kind == "test.add" else None
+
+    g = sweep(_with_region(), double, Builder())
+    (inner,) = g.ops[-1].regions[0].ops
+    assert inner.attrs["a"] == 9
+    assert inner.operands[1] is g.ops[0].results[0]
+
+
+def test_sweep_keeps_origins_of_what_keeps_its_shape():
+    b = Builder()
+    x = b.input(I8, "x")
+    y = add(b, x, x)
+    z = add(b, y, y)
+    g = b.finish([z], origins={"y": (y, (1, 0)), "z": (z, None)})
+
+    def reshape_y(b, op, operands):
+        if op.results[0] is not y:
+            return None
+        return b.emit("test.flat", operands[:1], {}, (TensorType(DType.INT8, (4,)),))
+
+    assert set(sweep(g, reshape_y, Builder()).origins) == {"z"}
+    assert sweep(g, lambda *a: None, Builder()).origins["y"][1] == (1, 0)
+
+
+def test_remove_dead_keeps_inputs():
+    b = Builder()
+    x, unused = b.input(I8, "x"), b.input(I8, "unused")
+    g = remove_dead(b.finish([add(b, x, x)]))
+    assert [v.name for v in g.inputs] == [x.name, unused.name]
+
+
+def test_building_is_linear():
+    """Emitting 20 times as many ops takes at most about 20 times as long."""
+    import time
+
+    def seconds(n):
+        b = Builder()
+        v = x = b.input(I8, "x")
+        start = time.process_time()
+        for i in range(n):
+            v = add(b, v, x, a=i)
+        b.finish([v])
+        return time.process_time() - start
+
+    seconds(500)
+    assert seconds(20_000) < 60 * max(seconds(1_000), 1e-3)
+
+
+def test_symbolic_dims_have_no_size():
+    t = TensorType(DType.FP32, (SymDim("n", 1, 8), 4))
+    assert not t.is_static
+    with pytest.raises(ValueError, match="symbolic"):
+        _ = t.size
