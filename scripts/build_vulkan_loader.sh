@@ -9,7 +9,7 @@
 # Result: $prefix/build/loader/libvulkan.so.1
 set -euo pipefail
 
-prefix=${NPUC_VULKAN_PREFIX:-$HOME/.cache/npuc/vulkan-loader}
+prefix=${NPUC_VULKAN_PREFIX:-~/.cache/npuc/vulkan-loader}
 loader=$prefix/build/loader/libvulkan.so.1
 release=trixie
 
@@ -18,19 +18,19 @@ fail() {
     exit 1
 }
 
-# Prints the packages whose file is missing, as "file package" pairs say.
+# Prints the packages that are needed and not there; each line has a command and its package.
 missing_packages() {
-    local file package
-    while read -r file package; do
-        compgen -G "$file" >/dev/null || echo "$package"
+    local command package
+    while read -r command package; do
+        command -v "$command" >/dev/null || echo "$package"
     done <<'PAIRS'
-/usr/share/vulkan/icd.d/lvp_icd*.json mesa-vulkan-drivers
-/usr/bin/cmake cmake
-/usr/bin/g++ g++
-/usr/bin/make make
-/usr/bin/xz xz-utils
-/usr/bin/python3 python3
+cmake cmake
+g++ g++
+make make
+python3 python3
+xz xz-utils
 PAIRS
+    compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null || echo mesa-vulkan-drivers
 }
 
 install_packages() {
