@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from npuc.dialects.tosa import DEFINITIONS, Limits, infer
+from npuc.dialects.tosa import Limits, OpBuilder, multiplier_and_shift
 from npuc.errors import Unsupported
-from npuc.ir import Builder, DType, Op, Quant, Shape, TensorType, Value
-from npuc.lowering.rescale import multiplier_and_shift
+from npuc.ir import DType, Op, Quant, TensorType, Value
 
 NHWC = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
 NCHW = {3: (0, 2, 1), 4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
 
 
-class TosaBuilder(Builder):
-    """`b.CONV2D(x, w, bias, x_zp, w_zp, pad=...)` emits an op and returns its result.
+class TosaBuilder(OpBuilder):
+    """OpBuilder with what lowering rules need: refusals, layouts, integer arithmetic.
 
-    Positional arguments are the operands in the specification's order; a tuple or list of ints
-    stands for a constant shape. Keywords are attributes, or `dtype`, `shape` and `quant` of the
-    result. Raises Unsupported outside `limits`.
+    Every op is checked against `limits`.
     """
 
     def __init__(self, limits: Limits, families: Sequence[str] = ()) -> None:
-        super().__init__(verify=self._check)
-        self.limits = limits
+        super().__init__(limits, check_copies=True)
         self.families = tuple(families)
         #: result types of the op that is being lowered
         self.out: tuple[TensorType, ...] = ()
         #: the op of the model that is being lowered
         self.op: Op | None = None
-
-    def _check(
-        self, kind: str, operands: Sequence[Value], attrs: Mapping[str, Any],
-        results: Sequence[TensorType],
-    ) -> None:  # fmt: skip
-        if kind.startswith("tosa."):
-            self.limits.check(kind[5:], operands, attrs, results)
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in DEFINITIONS:
-            raise AttributeError(name)
-
-        def emit(*operands: Any, **attrs: Any) -> Any:
-            return self.tosa(name, *operands, **attrs)
-
-        self.__dict__[name] = emit
-        return emit
-
-    def tosa(
-        self, name: str, *operands: Any, dtype: DType | None = None, shape: Shape | None = None,
-        quant: Quant | None = None, **attrs: Any,
-    ) -> Any:  # fmt: skip
-        """Emit operator `name`; a single result is returned bare, several as a tuple."""
-        definition = DEFINITIONS[name]
-        values = [v if isinstance(v, Value) else self.shape(v) for v in operands]
-        attrs = {**definition.defaults, **attrs}
-        types = infer(name, values, attrs, dtype, shape)
-        if quant is not None:
-            types = tuple(t.with_(quant=quant) for t in types)
-        results = self.emit("tosa." + name, values, attrs, types)
-        return results[0] if len(results) == 1 else results
 
     # -- refusals ---------------------------------------------------------------------------
 
@@ -79,14 +44,6 @@ class TosaBuilder(Builder):
 
     # -- constants --------------------------------------------------------------------------
 
-    def shape(self, dims: Sequence[int]) -> Value:
-        """A constant of shape type."""
-        return self.const(np.asarray(tuple(dims), np.int64), DType.SHAPE)
-
-    def scalar(self, value: Any, dtype: DType, rank: int = 0, quant: Quant | None = None) -> Value:
-        """A constant with one element, of `rank` dimensions of size 1."""
-        return self.const(np.full((1,) * rank, value).astype(dtype.numpy), dtype, quant)
-
     def zero_point(self, x: Value, value: int | None = None) -> Value:
         """The [1] zero point operand for `x`: its quantization's (0 for floats), or `value`."""
         if value is None:
@@ -94,17 +51,6 @@ class TosaBuilder(Builder):
         return self.const(np.full(1, value).astype(x.type.dtype.numpy), x.type.dtype)
 
     # -- data movement ----------------------------------------------------------------------
-
-    def transpose(self, x: Value, perms: Sequence[int]) -> Value:
-        """TRANSPOSE; of a constant at once, as a view."""
-        perms = tuple(int(p) for p in perms)
-        if perms == tuple(range(x.type.rank)):
-            return x
-        if x.is_const:
-            quant = x.type.quant.transposed(perms) if x.type.quant else None
-            return self.const(x.array.transpose(perms), x.type.dtype, quant)
-        quant = x.type.quant.transposed(perms) if x.type.quant else None
-        return self.TRANSPOSE(x, perms=perms, quant=quant)  # type: ignore[no-any-return]
 
     def nhwc(self, x: Value) -> Value:
         """Channels from axis 1 to the last axis."""
@@ -114,28 +60,9 @@ class TosaBuilder(Builder):
         """Channels from the last axis to axis 1."""
         return self.transpose(x, NCHW[x.type.rank])
 
-    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
-        """RESHAPE; of a constant at once. Keeps a per-tensor quantization."""
-        shape = tuple(int(d) for d in shape)
-        if shape == x.type.shape:
-            return x
-        if x.is_const:
-            return self.const(x.array.reshape(shape), x.type.dtype, x.type.quant)
-        return self.RESHAPE(x, shape, quant=x.type.quant)  # type: ignore[no-any-return]
-
     def match_rank(self, x: Value, rank: int) -> Value:
         """`x` with leading dimensions of size 1 up to `rank` (PyTorch's broadcasting)."""
         return self.reshape(x, (1,) * (rank - x.type.rank) + x.type.ints)
-
-    def slice(self, x: Value, start: Sequence[int], size: Sequence[int]) -> Value:
-        """SLICE; of a constant at once, the whole tensor as it is."""
-        start, size = tuple(map(int, start)), tuple(map(int, size))
-        if size == x.type.shape:
-            return x
-        if x.is_const:
-            window = tuple(slice(s, s + n) for s, n in zip(start, size))
-            return self.const(x.array[window], x.type.dtype, x.type.quant)
-        return self.SLICE(x, start, size, quant=x.type.quant)  # type: ignore[no-any-return]
 
     # -- integer arithmetic -----------------------------------------------------------------
 

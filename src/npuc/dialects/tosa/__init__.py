@@ -3,6 +3,8 @@
 from npuc.dialects.tosa.definition import DEFINITIONS, EXTENSIONS, LEVELS, Definition
 from npuc.dialects.tosa.infer import InvalidOp, broadcast, infer
 from npuc.dialects.tosa.limits import ChipPolicy, Limits
+from npuc.dialects.tosa.op_builder import OpBuilder
+from npuc.dialects.tosa.rescale import multiplier_and_shift
 
 __all__ = [
     "DEFINITIONS",
@@ -12,6 +14,8 @@ __all__ = [
     "Definition",
     "InvalidOp",
     "Limits",
+    "OpBuilder",
     "broadcast",
     "infer",
+    "multiplier_and_shift",
 ]

@@ -1,0 +1,107 @@
+"""A builder with one method per TOSA operator, within the limits of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npuc.dialects.tosa.definition import DEFINITIONS
+from npuc.dialects.tosa.infer import infer
+from npuc.dialects.tosa.limits import Limits
+from npuc.ir import Builder, DType, Quant, Shape, TensorType, Value
+
+
+class OpBuilder(Builder):
+    """`b.CLAMP(x, min_val=0, max_val=6)` emits an operator and returns its result.
+
+    Positional arguments are the operands in the specification's order; a tuple or list of ints
+    stands for a constant shape. Keywords are attributes, or `dtype`, `shape` and `quant` of the
+    result. Raises Unsupported outside `limits`. Ops that are copied (`emit`) are checked too
+    where `check_copies` says so; passes copy what was checked before.
+    """
+
+    def __init__(self, limits: Limits, check_copies: bool = False) -> None:
+        super().__init__(verify=self._check if check_copies else None)
+        self.limits = limits
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+    def _check(
+        self, kind: str, operands: Sequence[Value], attrs: Mapping[str, Any],
+        results: Sequence[TensorType],
+    ) -> None:  # fmt: skip
+        if kind.startswith("tosa."):
+            self.limits.check(kind[5:], operands, attrs, results)
+
+    def tosa(
+        self, name: str, *operands: Any, dtype: DType | None = None, shape: Shape | None = None,
+        quant: Quant | None = None, **attrs: Any,
+    ) -> Any:  # fmt: skip
+        """Emit operator `name`; a single result is returned bare, several as a tuple."""
+        values = [v if isinstance(v, Value) else self.shape(v) for v in operands]
+        attrs = {**DEFINITIONS[name].defaults, **attrs}
+        types = infer(name, values, attrs, dtype, shape)
+        if quant is not None:
+            types = tuple(t.with_(quant=quant) for t in types)
+        if self.verify is None:
+            self._check("tosa." + name, values, attrs, types)
+        results = self.emit("tosa." + name, values, attrs, types)
+        return results[0] if len(results) == 1 else results
+
+    # -- constants --------------------------------------------------------------------------
+
+    def shape(self, dims: Sequence[int]) -> Value:
+        """A constant of shape type."""
+        return self.const(np.asarray(tuple(dims), np.int64), DType.SHAPE)
+
+    def scalar(self, value: Any, dtype: DType, rank: int = 0, quant: Quant | None = None) -> Value:
+        """A constant with one element, of `rank` dimensions of size 1."""
+        return self.const(np.full((1,) * rank, value).astype(dtype.numpy), dtype, quant)
+
+    # -- data movement ----------------------------------------------------------------------
+
+    def transpose(self, x: Value, perms: Sequence[int]) -> Value:
+        """TRANSPOSE; of a constant at once, as a view."""
+        perms = tuple(int(p) for p in perms)
+        if perms == tuple(range(x.type.rank)):
+            return x
+        quant = x.type.quant.transposed(perms) if x.type.quant else None
+        if x.is_const:
+            return self.const(x.array.transpose(perms), x.type.dtype, quant)
+        return self.TRANSPOSE(x, perms=perms, quant=quant)  # type: ignore[no-any-return]
+
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+        """RESHAPE; of a constant at once. Keeps a per-tensor quantization."""
+        shape = tuple(int(d) for d in shape)
+        if shape == x.type.shape:
+            return x
+        if x.is_const:
+            return self.const(x.array.reshape(shape), x.type.dtype, x.type.quant)
+        return self.RESHAPE(x, shape, quant=x.type.quant)  # type: ignore[no-any-return]
+
+    def slice(self, x: Value, start: Sequence[int], size: Sequence[int]) -> Value:
+        """SLICE; of a constant at once, the whole tensor as it is."""
+        start, size = tuple(map(int, start)), tuple(map(int, size))
+        if size == x.type.shape:
+            return x
+        if x.is_const:
+            window = tuple(slice(s, s + n) for s, n in zip(start, size))
+            return self.const(x.array[window], x.type.dtype, x.type.quant)
+        return self.SLICE(x, start, size, quant=x.type.quant)  # type: ignore[no-any-return]
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def emit(self: OpBuilder, *operands: Any, **attrs: Any) -> Any:
+        return self.tosa(name, *operands, **attrs)
+
+    emit.__name__ = name
+    return emit
+
+
+# Methods of the class, not of one builder: a region's builder is a copy of its parent's.
+for _name in DEFINITIONS:
+    setattr(OpBuilder, _name, _operator(_name))
