@@ -1,0 +1,63 @@
+"""The networks that are measured: the examples, and depthwise nets of growing depth."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+from signals import generator, image, samples, settle  # noqa: E402
+
+NAMES = [
+    "dscnn_kws", "mobilenetv1_vww", "resnet8_cifar", "autoencoder_ad", "mobilenet_v2", "resnet18",
+    "vit_blocks", "text_transformer", "nss", "voice_activity", "pitch",
+]  # fmt: skip
+DEPTHS = (4, 16, 64, 256)
+
+
+class DepthwiseBlock(nn.Module):
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.c1, self.b1 = nn.Conv2d(c, c, 1), nn.BatchNorm2d(c)
+        self.c2, self.b2 = nn.Conv2d(c, c, 3, padding=1, groups=c), nn.BatchNorm2d(c)
+        self.act = nn.ReLU6()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.b2(self.c2(self.act(self.b1(self.c1(x)))))
+
+
+class DepthwiseNet(nn.Module):
+    """Stem, `n` blocks (1x1 conv, batch norm, ReLU6, 3x3 depthwise, batch norm, add), head."""
+
+    def __init__(self, n: int, c: int = 32) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, c, 3, stride=2, padding=1)
+        self.blocks = nn.Sequential(*[DepthwiseBlock(c) for _ in range(n)])
+        self.fc = nn.Linear(c, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.fc(self.blocks(self.stem(x)).mean((2, 3))), -1)
+
+
+def get(name: str) -> tuple[nn.Module, tuple[Any, ...], Callable[[], list[tuple[Any, ...]]]]:
+    """(model, example inputs, calibration function) of an example or `dwnet_<blocks>`."""
+    if name.startswith("dwnet_"):
+        blocks = int(name.removeprefix("dwnet_"))
+
+        def inputs(g: torch.Generator) -> tuple[torch.Tensor, ...]:
+            return (image((1, 3, 64, 64), g),)
+
+        torch.manual_seed(1234)
+        model = settle(DepthwiseNet(blocks), inputs)
+        return model, inputs(generator(1236)), lambda: samples(inputs, 4)
+    module = importlib.import_module(name)
+    model, example = module.model()
+    return model, example, module.calibration

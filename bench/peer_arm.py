@@ -1,0 +1,109 @@
+"""The peer: ExecuTorch's own Arm flow on one network, in a process of its own; a JSON line on stdout.
+
+    python bench/peer_arm.py mobilenet_v2 [--float]
+
+Flow: export -> prepare/convert with TOSAQuantizer (symmetric per-channel int8) -> export ->
+to_edge_transform_and_lower with TOSAPartitioner -> its TOSA flatbuffers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import collections
+import json
+import logging
+import os
+import resource
+import sys
+import time
+import warnings
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+
+import networks  # noqa: E402
+import torch  # noqa: E402
+
+
+def lowered(program, spec):
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
+    from executorch.exir import to_edge_transform_and_lower
+
+    return to_edge_transform_and_lower(program, partitioner=[TOSAPartitioner(TosaCompileSpec(spec))])
+
+
+def quantized(program, calibration):
+    from executorch.backends.arm.quantizer import TOSAQuantizer, get_symmetric_quantization_config
+    from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    quantizer = TOSAQuantizer(TosaCompileSpec("TOSA-1.0+INT"))
+    quantizer.set_global(get_symmetric_quantization_config())
+    module = prepare_pt2e(program.module(check_guards=False), quantizer)
+    with torch.no_grad():
+        for sample in calibration:
+            module(*sample)
+    return convert_pt2e(module)
+
+
+def parts(edge):
+    """(TOSA flatbuffers, ops left outside) of a lowered program."""
+    program = edge.exported_program()
+    module, buffers, outside = program.graph_module, [], collections.Counter()
+    for node in module.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if "executorch_call_delegate" in str(node.target):
+            buffers.append(bytes(getattr(module, node.args[0].target).processed_bytes))
+        elif "getitem" not in str(node.target):
+            outside[str(node.target)] += 1
+    return buffers, outside
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("network")
+    parser.add_argument("--float", action="store_true", dest="is_float")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    import executorch.backends.arm.tosa.partitioner  # noqa: F401
+
+    model, inputs, calibration = networks.get(options.network)
+    seconds: dict[str, float] = {}
+
+    def stage(name, work):
+        start = time.process_time()
+        result = work()
+        seconds[name] = time.process_time() - start
+        return result
+
+    sys.stdout.flush()
+    out = os.dup(1)
+    os.dup2(2, 1)  # the tools print on stdout
+    program = stage("capture", lambda: torch.export.export(model, inputs, strict=False))
+    result = {"sqnr": None}
+    if not options.is_float:
+        samples = calibration()
+        module = stage("quantize", lambda: quantized(program, samples))
+        with torch.no_grad():
+            want, got = model(*inputs), module(*inputs)
+        pairs = [(a, b) for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (want, got)))]
+        result["sqnr"] = [float(10 * torch.log10(a.pow(2).sum() / (a - b).pow(2).sum())) for a, b in pairs]
+        program = stage("reexport", lambda: torch.export.export(module, inputs, strict=False))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    spec = "TOSA-1.0+FP" if options.is_float else "TOSA-1.0+INT"
+    edge = stage("lower", lambda: lowered(program, spec))
+    buffers, outside = parts(edge)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    result |= {
+        "seconds": seconds, "lower_mb": (after - before) / 1024, "partitions": len(buffers),
+        "outside": dict(outside), "tosa": [base64.b64encode(b).decode() for b in buffers],
+    }  # fmt: skip
+    os.write(out, (json.dumps(result) + "\n").encode())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
