@@ -5,6 +5,8 @@ JOBS ?= 2
 BIN := .venv/bin
 OUT ?= out/demo
 EXTRAS := all,examples,dev
+FAST_TESTS := $(wildcard tests/test_*.py tests/ir tests/dialects tests/passes tests/serialize \
+    tests/targets tests/cli)
 
 export OMP_NUM_THREADS ?= 1
 
@@ -42,8 +44,7 @@ check: setup ## format, lint, types, layers and the fast tests (under a minute)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/pytest -q -n $(JOBS) -m 'not slow' tests/test_layering.py tests/ir tests/dialects \
-	    tests/passes tests/serialize tests/targets
+	$(BIN)/pytest -q -n $(JOBS) -m 'not slow' $(FAST_TESTS)
 
 golden: setup ## rewrite the expected texts of the golden tests; review the difference
 	$(BIN)/pytest -q --update-goldens tests
