@@ -1,0 +1,339 @@
+"""Any form of a PyTorch model -> Program: one flat functional FX graph and its signature."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import GraphModule, Node
+
+from npuc.errors import BadInput, Reason, Unsupported
+from npuc.frontend.aliases import Cell
+from npuc.frontend.export_module import export_module
+from npuc.frontend.functional_copy import FunctionalCopy, aten_op
+from npuc.frontend.program import Input, Output, Program, State
+from npuc.frontend.splice import fetch, kind_of
+from npuc.frontend.symbolic import bounds_of
+
+#: ops whose result depends on the strides of their operand
+_NEEDS_LAYOUT = ("aten.as_strided", "aten.view.dtype", "aten.view_as_complex")
+
+
+def capture(
+    model: Any,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+    like: Program | None = None,
+) -> Program:
+    """Capture `model` as one flat functional FX graph. Weights are shared with the model.
+
+    model: nn.Module (exported here), torch.export.ExportedProgram of any IR (training, decomposed,
+        edge), a GraphModule of ATen ops (PT2E-converted; taken as it is) or the path of a .pt2.
+    example_inputs: tuple of the positional arguments, a dict of keyword arguments or a pair
+        (args, kwargs); needed for an nn.Module only.
+    dynamic_shapes: as torch.export takes it; for an nn.Module only.
+    like: `model` is `like.graph_module` after quantization: inputs, outputs and states are its.
+
+    Raises BadInput for what the user gave, Unsupported for inputs that no target takes.
+    """
+    if like is not None:
+        return _with_graph(like, model)
+    name = type(model).__name__
+    if isinstance(model, (str, os.PathLike)):
+        name, model = Path(model).stem, load(model)
+    if isinstance(model, ExportedProgram):
+        program = _from_exported(model, name if name != "ExportedProgram" else "")
+        given = example_inputs if example_inputs is not None else model.example_inputs
+    elif isinstance(model, GraphModule) and is_exported_graph(model):
+        program, given = _from_graph(model, name), example_inputs
+    elif isinstance(model, torch.nn.Module):
+        exported = export_module(model, example_inputs, dynamic_shapes)
+        program, given = _from_exported(exported, name), exported.example_inputs
+    else:
+        raise BadInput(
+            f"a model of type {type(model).__name__}",
+            hint="give an nn.Module, an ExportedProgram, a PT2E-converted GraphModule or the "
+            "path of a .pt2 file",
+        )
+    return _with_examples(program, given)
+
+
+def load(path: str | os.PathLike[str]) -> ExportedProgram:
+    """The program of a .pt2 file; BadInput when it is missing, unreadable or something else."""
+    file = Path(path)
+    if not file.exists():
+        raise BadInput(f"{file} does not exist", hint="write it with torch.export.save")
+    if file.is_dir():
+        raise BadInput(f"{file} is a directory, not a .pt2 file")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.load(file)
+    except Exception as error:
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise BadInput(
+            f"{file} is not a readable .pt2 program",
+            why=first[0][:200],
+            hint=f"write it with torch.export.save of PyTorch {torch.__version__} or older",
+        ) from None
+
+
+def is_exported_graph(gm: GraphModule) -> bool:
+    """Whether a GraphModule holds ATen ops (exported, perhaps quantized), not module calls."""
+    calls = [n for n in gm.graph.nodes if n.op in ("call_function", "call_module", "call_method")]
+    ops = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+    return any(isinstance(aten_op(n.target), ops) for n in calls) and all(
+        n.op == "call_function" or (n.op == "call_module" and not n.users) for n in calls
+    )
+
+
+# the forms -----------------------------------------------------------------------------------
+
+
+def _from_exported(exported: ExportedProgram, name: str) -> Program:
+    """A program whose parameters are placeholders: they become `get_attr` nodes."""
+    copy = _new_copy(exported.graph_module)
+    signature = exported.graph_signature
+    specs = {_argument_name(s): s for s in signature.input_specs}
+    env: dict[Node, Any] = {}
+    inputs, cells = [], []
+    for node in exported.graph_module.graph.nodes:
+        if node.op != "placeholder":
+            break
+        spec = specs[node.name]
+        if spec.kind is InputKind.USER_INPUT:
+            inputs.append(_input(node))
+            env[node] = copy.input(node.name, node.meta) if inputs[-1].is_tensor else None
+            cells.append((node, env[node], inputs[-1]))
+        elif spec.kind is InputKind.CUSTOM_OBJ or spec.kind is InputKind.TOKEN:
+            env[node] = exported.constants.get(spec.target)
+        else:
+            tensor = _tensor_of(exported, spec.target)
+            env[node] = copy.constant(spec.target, tensor, node.meta)
+    results = copy.copy(exported.graph_module, env)
+    user, states, mutated = [], {}, {}
+    for spec, cell in zip(signature.output_specs, results):
+        if spec.kind is OutputKind.BUFFER_MUTATION or spec.kind is OutputKind.PARAMETER_MUTATION:
+            states[spec.target] = cell
+        elif spec.kind is OutputKind.USER_INPUT_MUTATION:
+            mutated[spec.target] = cell
+        elif spec.kind is OutputKind.USER_OUTPUT or spec.kind is OutputKind.LOSS_OUTPUT:
+            user.append(cell)
+    spec = exported.call_spec
+    draft = _Draft(copy, cells, user, states, mutated)
+    return draft.finish(name, inputs, spec.in_spec, spec.out_spec, exported.graph_module)
+
+
+def _from_graph(gm: GraphModule, name: str) -> Program:
+    """A GraphModule that reads its parameters itself."""
+    copy = _new_copy(gm)
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    inputs = [_input(n) for n in places]
+    env = {
+        n: copy.input(n.name, n.meta) if i.is_tensor else None for n, i in zip(places, inputs)
+    }
+    cells = [(n, env[n], i) for n, i in zip(places, inputs)]
+    results = copy.copy(gm, env)
+    info = getattr(gm.graph._codegen, "pytree_info", None)
+    in_spec = info.in_spec if info else pytree.tree_structure((tuple(range(len(places))), {}))
+    if info is not None and info.out_spec is not None:
+        out_spec, user = info.out_spec, results if isinstance(results, list) else [results]
+    else:
+        user, out_spec = pytree.tree_flatten(_original_structure(gm, results))
+    return _Draft(copy, cells, list(user), {}, {}).finish(name, inputs, in_spec, out_spec, gm)
+
+
+def _with_graph(like: Program, gm: GraphModule) -> Program:
+    """`like` with the graph of its module after quantization."""
+    copy = _new_copy(gm)
+    env = {n: copy.input(n.name, n.meta) for n in gm.graph.nodes if n.op == "placeholder"}
+    for node, old in zip(env, like.placeholders):
+        env[node].node.meta = {**old.meta, **node.meta}
+    results = copy.copy(gm, dict(env))
+    graph_module = copy.finish(list(results), like.graph_module.__class__.__name__)
+    return dataclasses.replace(like, graph_module=graph_module)
+
+
+def _new_copy(gm: GraphModule) -> FunctionalCopy:
+    copy = FunctionalCopy()
+    copy.keeps_layout = any(
+        kind_of(aten_op(n.target)) in _NEEDS_LAYOUT
+        for n in gm.graph.nodes
+        if n.op == "call_function"
+    )
+    return copy
+
+
+class _Draft:
+    """The parts of a program from which its graph and signature are finished."""
+
+    def __init__(
+        self, copy: FunctionalCopy, cells: Sequence[tuple[Node, Any, Input]],
+        user: list[Any], states: dict[str, Any], mutated: dict[str, Any],
+    ) -> None:  # fmt: skip
+        self.copy = copy
+        self.cells = cells
+        self.user = user
+        self.states = states
+        self.mutated = mutated
+
+    def finish(
+        self, name: str, inputs: list[Input], in_spec: Any, out_spec: Any, gm: GraphModule
+    ) -> Program:
+        copy, returned = self.copy, []
+        outputs = self._outputs(returned, out_spec)
+        tensors = [cell for _, cell, spec in self.cells if spec.is_tensor]
+        names = [node.name for node, _, spec in self.cells if spec.is_tensor]
+        mutated = []
+        for place, (cell, name_) in enumerate(zip(tensors, names)):
+            new = self.mutated.get(name_, cell if cell.version else None)
+            if new is not None:
+                mutated.append((place, len(returned)))
+                returned.append(new)
+        states = self._states(returned, len(tensors))
+        module = copy.finish(returned, re.sub(r"\W", "_", name) or "Program")
+        return Program(
+            module, name or "model", inputs, outputs, in_spec, out_spec, None,
+            states, mutated, bounds_of(gm),
+        )  # fmt: skip
+
+    def _outputs(self, returned: list[Any], out_spec: Any) -> list[Output]:
+        outputs = []
+        for cell, name in zip(self.user, _leaf_names(out_spec)):
+            value = cell.node.meta.get("val") if isinstance(cell, Cell) else cell
+            if isinstance(cell, Cell) and not _is_number(value):
+                outputs.append(Output(name, len(returned)))
+                returned.append(cell)
+            else:
+                outputs.append(Output(name, None, value))
+        return outputs
+
+    def _states(self, returned: list[Any], first: int) -> list[State]:
+        """Turn the mutated buffers into inputs and outputs."""
+        copy, states = self.copy, []
+        places = [n for n in copy.graph.nodes if n.op == "placeholder"]
+        for name, cell in list(copy.constants.items()):
+            new = self.states.get(name, cell if cell.version else None)
+            if new is None:
+                continue
+            reader = next(n for n in copy.graph.nodes if n.op == "get_attr" and n.target == name)
+            with copy.graph.inserting_after(places[-1]) if places else copy.graph.inserting_before():
+                node = copy.graph.placeholder(re.sub(r"\W", "_", name))
+            node.meta = dict(reader.meta)
+            node.meta["val"] = copy.value(reader)
+            reader.replace_all_uses_with(node)
+            for other in (new, cell):
+                if isinstance(other, Cell) and other.node is reader:
+                    other.node = node
+            places.append(node)
+            states.append(State(name, copy.root[name], first + len(states), len(returned)))
+            returned.append(new)
+        return states
+
+
+# leaves --------------------------------------------------------------------------------------
+
+
+def _input(node: Node) -> Input:
+    """The description of a user input; Unsupported for element types that no target stores."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return Input(node.name, False, value)
+    if value.dtype.is_complex or value.dtype is torch.float64:
+        kind = str(value.dtype).removeprefix("torch.")
+        raise Unsupported(
+            Reason(f"input {node.name}", "", f"it is {kind}, which no target stores",
+                   "use float32 inputs (model.float())")
+        )  # fmt: skip
+    return Input(node.name)
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(
+        value, (bool, int, float, str, torch.SymInt, torch.SymFloat, torch.SymBool)
+    )
+
+
+def _argument_name(spec: Any) -> str:
+    return str(spec.arg.name)
+
+
+def _tensor_of(exported: ExportedProgram, target: str) -> torch.Tensor:
+    found = exported.state_dict.get(target)
+    return found if found is not None else exported.constants[target]
+
+
+def _leaf_names(spec: Any) -> list[str]:
+    """A name per leaf of an output structure: keys and field names; empty for plain tuples."""
+    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    paths, _ = pytree.tree_flatten_with_path(tree)
+    names = []
+    for path, _ in paths:
+        words = [str(getattr(k, "key", getattr(k, "name", getattr(k, "idx", "")))) for k in path]
+        named = any(hasattr(k, "key") or hasattr(k, "name") for k in path)
+        names.append("_".join(words) if named else "")
+    return names
+
+
+def _original_structure(gm: GraphModule, results: Any) -> Any:
+    """Cells in the structure of the output node (lists were made of its tuples)."""
+    output: Any = gm.graph.output_node().args[0]
+    leaves, spec = pytree.tree_flatten(output)
+    cells = pytree.tree_leaves(results, is_leaf=lambda x: isinstance(x, Cell) or x is None)
+    return pytree.tree_unflatten(cells, spec) if len(cells) == len(leaves) else results
+
+
+def _with_examples(program: Program, given: Any) -> Program:
+    """The program with the user's example inputs, checked; random ones where there are none."""
+    if given is None:
+        program.example_inputs = _random_inputs(program)
+        return program
+    if isinstance(given, torch.Tensor):
+        given = (given,)
+    if isinstance(given, (tuple, list)) and len(given) == 2 and given[1] == {}:
+        given = given[0] if isinstance(given[0], (tuple, list)) else given
+    tensors = program.flatten_inputs(given)
+    for tensor, node in zip(tensors, program.placeholders):
+        expected = node.meta["val"].dtype
+        if tensor.dtype != expected:
+            raise BadInput(
+                f"example input {node.name} is {_short(tensor.dtype)}",
+                why=f"the program takes {_short(expected)}",
+            )
+    program.example_inputs = dict(given) if isinstance(given, Mapping) else tuple(given)
+    return program
+
+
+def _random_inputs(program: Program) -> Any:
+    """Inputs of the program's shapes, always the same: normal floats, zeros for integers."""
+    generator = torch.Generator().manual_seed(0)
+    nodes = iter(program.placeholders)
+    leaves: list[Any] = []
+    for spec in program.inputs:
+        if not spec.is_tensor:
+            leaves.append(spec.constant)
+            continue
+        value = next(nodes).meta["val"]
+        shape = [int(d) for d in value.shape]
+        if value.is_floating_point():
+            leaves.append(torch.randn(shape, generator=generator).to(value.dtype))
+        else:
+            leaves.append(torch.zeros(shape, dtype=value.dtype))
+    args, kwargs = pytree.tree_unflatten(leaves, program.in_spec)
+    return (args, kwargs) if kwargs else tuple(args)
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+__all__ = ["Program", "capture", "fetch", "is_exported_graph", "load"]

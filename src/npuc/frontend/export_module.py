@@ -1,0 +1,130 @@
+"""nn.Module -> ExportedProgram, with the user's line in the message when that fails."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+
+from npuc.errors import BadInput
+from npuc.frontend.program import is_args_and_kwargs
+from npuc.frontend.source_location import users_line
+
+
+def export_module(
+    model: torch.nn.Module, example_inputs: Any, dynamic_shapes: Any = None
+) -> ExportedProgram:
+    """Export `model`: non-strict, and strictly where that fails.
+
+    BadInput without example inputs, when forward raises, and when neither mode can capture it.
+    """
+    name = type(model).__name__
+    if example_inputs is None:
+        raise BadInput(
+            f"no example inputs for {name}",
+            why="an nn.Module is captured by running it",
+            hint="pass example_inputs=(tensor, ...)",
+        )
+    args, kwargs = arguments_of(model, example_inputs)
+    try:
+        return _export(model, args, kwargs, dynamic_shapes, strict=False)
+    except Exception as error:
+        first = error
+    _check_forward(model, args, kwargs)
+    try:
+        return _export(model, args, kwargs, dynamic_shapes, strict=True)
+    except Exception:
+        raise BadInput(
+            f"torch.export cannot capture {name}",
+            users_line(first.__traceback__) or _line_in(str(first)),
+            f"{type(first).__name__}: {_first_line(first)}",
+            _hint(first),
+        ) from None
+
+
+def arguments_of(model: torch.nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs as positional and keyword arguments; arrays become tensors."""
+    if isinstance(inputs, Mapping):
+        return (), {k: _tensor(v) for k, v in inputs.items()}
+    if isinstance(inputs, (torch.Tensor, np.ndarray)):
+        return (_tensor(inputs),), {}
+    if not isinstance(inputs, (tuple, list)):
+        raise BadInput(
+            f"example_inputs is a {type(inputs).__name__}", hint="give a tuple of tensors"
+        )
+    names = list(inspect.signature(model.forward).parameters)
+    if is_args_and_kwargs(inputs, names):
+        return tuple(map(_tensor, inputs[0])), {k: _tensor(v) for k, v in inputs[1].items()}
+    return tuple(map(_tensor, inputs)), {}
+
+
+def _tensor(value: Any) -> Any:
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+
+
+def _export(
+    model: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool
+) -> ExportedProgram:
+    with _quiet(), torch.no_grad():
+        return torch.export.export(
+            model, args, kwargs or None, dynamic_shapes=dynamic_shapes, strict=strict
+        )
+
+
+def _check_forward(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    """Run the model as it is: when it raises by itself, that is the message the user needs."""
+    try:
+        with torch.no_grad():
+            model(*args, **kwargs)
+    except Exception as error:
+        raise BadInput(
+            f"forward of {type(model).__name__}",
+            users_line(error.__traceback__),
+            f"{type(error).__name__}: {_first_line(error)}",
+            "the example inputs do not fit the model, or the model has a fault",
+        ) from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch.export's warnings and logs off the user's terminal: errors carry the text."""
+    loggers = [logging.getLogger(n) for n in ("torch", "torch._dynamo", "torch.export")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels):
+            logger.setLevel(level)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else "(no message)"
+
+
+def _line_in(text: str) -> str:
+    """The last `File "...", line N` of the user's that torch.export wrote into its message."""
+    from npuc.frontend.source_location import line_of
+
+    file, line = line_of(text)
+    return f"{file}:{line}" if file else ""
+
+
+def _hint(error: BaseException) -> str:
+    text = f"{type(error).__name__} {error}"
+    if "DataDependent" in text or "data-dependent" in text:
+        return "the control flow depends on a tensor's value: use torch.where or torch.cond there"
+    if "onstraint" in text or "dynamic_shapes" in text:
+        return "change dynamic_shapes as the message says, or leave it out"
+    return "make it pass torch.export.export first; strict and non-strict export both failed"

@@ -1,0 +1,56 @@
+"""Sizes of exported programs that are known only at run time, as SymDim with their bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from npuc.ir import Dim, SymDim
+
+#: torch.export's "no upper bound" is an integer near this one
+_UNBOUNDED = 2**31
+
+
+def dim_of(size: Any) -> Dim:
+    """A size as an int, or as a SymDim when the program leaves it open."""
+    if isinstance(size, int):
+        return size
+    node = size.node
+    fixed = node.maybe_as_int()
+    if fixed is not None:
+        return int(fixed)
+    lo, hi = _range(node)
+    return SymDim(str(node.expr), lo, hi)
+
+
+def _range(node: Any) -> tuple[int, int | None]:
+    """Bounds of a symbolic expression; (1, None) where nothing is known."""
+    env = node.shape_env
+    bound = env.bound_sympy(node.expr) if env is not None else None
+    if bound is None:
+        return 1, None
+    return _finite(bound.lower, 0) or 0, _finite(bound.upper, None)
+
+
+def _finite(bound: Any, default: int | None) -> int | None:
+    try:
+        value = int(bound)
+    except (TypeError, ValueError, OverflowError):
+        return default
+    return value if abs(value) < _UNBOUNDED else default
+
+
+def bounds_of(gm: GraphModule) -> dict[str, tuple[int, int | None]]:
+    """Name and bounds of each symbolic size of the graph's inputs."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if node.op != "placeholder" or not isinstance(value, torch.Tensor):
+            continue
+        for size in value.shape:
+            dim = dim_of(size)
+            if isinstance(dim, SymDim):
+                found[dim.name] = (dim.lo, dim.hi)
+    return found
