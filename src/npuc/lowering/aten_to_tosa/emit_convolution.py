@@ -1,0 +1,173 @@
+"""Emits a convolution in TOSA's layout: CONV2D, DEPTHWISE_CONV2D or CONV3D, grouped ones in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from npuc.ir import TensorType, Value
+from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, Weights, to_output
+from npuc.lowering.tosa_builder import TosaBuilder
+
+#: fewer input channels than this per operator waste an NPU's dot product
+CHANNELS_AT_ONCE = 8
+
+#: operands that a CONCAT takes (level 8K)
+CONCAT_OPERANDS = 64
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution in TOSA's layout, not yet emitted.
+
+    x: [N, H, W, C] or [N, D, H, W, C]. weights.kernel: [O, k..., C / groups].
+    pad: (before, after) per spatial dimension; out: the result's type in this layout.
+    """
+
+    x: Value
+    weights: Weights
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    out: TensorType
+
+    @property
+    def kernel_size(self) -> tuple[int, ...]:
+        return self.weights.kernel.type.ints[1:-1]
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.groups > 1 and self.groups == self.x.type.shape[-1] and len(self.stride) == 2
+
+
+def emit_convolution(b: TosaBuilder, conv: Convolution) -> Value:
+    """The operators of a convolution, as few as its groups allow."""
+    if conv.groups == 1:
+        return to_output(b, _dense(b, conv), conv.weights.scale, conv.out)
+    if conv.is_depthwise:
+        return to_output(b, _depthwise(b, conv), conv.weights.scale, conv.out)
+    return _grouped(b, conv)
+
+
+def _dense(b: TosaBuilder, conv: Convolution) -> Value:
+    x, pad = fit_window(b, conv)
+    operator = b.CONV2D if len(conv.stride) == 2 else b.CONV3D
+    return operator(  # type: ignore[no-any-return]
+        x, conv.weights.kernel, conv.weights.bias, b.zero_point(x),
+        b.zero_point(conv.weights.kernel, conv.weights.zero_point),
+        pad=pad, stride=conv.stride, dilation=conv.dilation, acc_type=ACCUMULATOR[x.type.dtype],
+    )  # fmt: skip
+
+
+def _depthwise(b: TosaBuilder, conv: Convolution) -> Value:
+    x, pad = fit_window(b, conv)
+    o, kh, kw, _ = conv.weights.kernel.type.ints
+    kernel = b.reshape(conv.weights.kernel, (conv.groups, o // conv.groups, kh, kw))
+    kernel = b.transpose(kernel, (2, 3, 0, 1))
+    return b.DEPTHWISE_CONV2D(  # type: ignore[no-any-return]
+        x, kernel, conv.weights.bias, b.zero_point(x),
+        b.zero_point(kernel, conv.weights.zero_point),
+        pad=pad, stride=conv.stride, dilation=conv.dilation, acc_type=ACCUMULATOR[x.type.dtype],
+    )  # fmt: skip
+
+
+def _grouped(b: TosaBuilder, conv: Convolution) -> Value:
+    """One convolution per part of the channels, then CONCAT."""
+    conv = merge_groups(b, conv)
+    parts = [emit_convolution(b, part) for part in split_groups(b, conv)]
+    return join_channels(b, parts)
+
+
+def merge_groups(b: TosaBuilder, conv: Convolution) -> Convolution:
+    """Fewer groups by weights filled with zeros, exact on integers: at least 8 channels in each."""
+    width = conv.weights.kernel.type.ints[-1]
+    factor = next(
+        f for f in range(1, conv.groups + 1)
+        if conv.groups % f == 0 and (f * width >= CHANNELS_AT_ONCE or f == conv.groups)
+    )  # fmt: skip
+    if factor == 1 or conv.weights.scale is None or not conv.weights.kernel.is_const:
+        return conv
+    kernel = conv.weights.kernel
+    merged = b.const(
+        block_diagonal(kernel.array, conv.groups, factor, conv.weights.zero_point),
+        kernel.type.dtype,
+    )
+    weights = replace(conv.weights, kernel=merged)
+    return replace(conv, weights=weights, groups=conv.groups // factor)
+
+
+def block_diagonal(kernel: np.ndarray, groups: int, factor: int, zero: int = 0) -> np.ndarray:
+    """[O, k..., c] of `groups` groups as [O, k..., factor * c] of groups / factor groups."""
+    o, width = kernel.shape[0], kernel.shape[-1]
+    wide = np.full((*kernel.shape[:-1], factor * width), zero, kernel.dtype)
+    per_group = o // groups
+    for group in range(groups):
+        rows = slice(group * per_group, (group + 1) * per_group)
+        start = group % factor * width
+        wide[rows, ..., start : start + width] = kernel[rows]
+    return wide
+
+
+def split_groups(b: TosaBuilder, conv: Convolution) -> list[Convolution]:
+    """Each group as a convolution of its own."""
+    width, height = conv.weights.kernel.type.ints[-1], conv.weights.channels // conv.groups
+    parts = []
+    for group in range(conv.groups):
+        start = [0] * (conv.x.type.rank - 1) + [group * width]
+        x = b.slice(conv.x, start, (*conv.x.type.shape[:-1], width))
+        weights = slice_weights(b, conv.weights, group * height, height)
+        out = conv.out.with_(shape=(*conv.out.shape[:-1], height))
+        parts.append(replace(conv, x=x, weights=weights, groups=1, out=out))
+    return parts
+
+
+def slice_weights(b: TosaBuilder, weights: Weights, start: int, size: int) -> Weights:
+    """Those of `size` output channels."""
+    kernel, bias, scale = weights.kernel, weights.bias, weights.scale
+    at = [start] + [0] * (kernel.type.rank - 1)
+    kernel = b.slice(kernel, at, (size, *kernel.type.ints[1:]))
+    if bias.type.ints[0] > 1:
+        bias = b.slice(bias, (start,), (size,))
+    if scale is not None and scale.size > 1:
+        scale = scale[start : start + size]
+    return replace(weights, kernel=kernel, bias=bias, scale=scale)
+
+
+def join_channels(b: TosaBuilder, parts: Sequence[Value]) -> Value:
+    """CONCAT on the last axis, in rounds where the level allows fewer operands."""
+    most = CONCAT_OPERANDS
+    axis, quant = parts[0].type.rank - 1, parts[0].type.quant
+    while len(parts) > 1:
+        parts = [
+            b.CONCAT(*parts[i : i + most], axis=axis, quant=quant)
+            if len(parts[i : i + most]) > 1 else parts[i]
+            for i in range(0, len(parts), most)
+        ]  # fmt: skip
+    return parts[0]
+
+
+def fit_window(b: TosaBuilder, conv: Convolution) -> tuple[Value, tuple[int, ...]]:
+    """Input and padding for which the output size divides, as TOSA demands.
+
+    The trailing padding shrinks by the remainder; where it is too small the input loses its end.
+    """
+    pad: list[int] = []
+    size = list(conv.x.type.shape)
+    for i, kernel in enumerate(conv.kernel_size):
+        before, length, out = conv.pad[2 * i], size[1 + i], conv.out.shape[1 + i]
+        if not isinstance(length, int) or not isinstance(out, int):
+            b.refuse(f"convolution over the symbolic dimension {length}")
+        needed = (out - 1) * conv.stride[i] + (kernel - 1) * conv.dilation[i] + 1
+        after = needed - before - length
+        b.require(
+            length + min(after, 0) > 0,
+            f"padding {before} before an axis of {length} holds the whole kernel of {kernel}",
+        )
+        size[1 + i] = length + min(after, 0)
+        pad += [before, max(after, 0)]
+    if size == list(conv.x.type.shape):
+        return conv.x, tuple(pad)
+    return b.slice(conv.x, [0] * len(size), size), tuple(pad)  # type: ignore[arg-type]
