@@ -26,8 +26,9 @@ LAYERS = (
     {"lowering"},
     {"targets"},
     {"quantizer"},
+    {"boundary"},
     {"check"},
-    {"compile", "compilation", "boundary", "execute_artifact", "pipeline"},
+    {"compilation", "execute_artifact", "pipeline"},
     {"executorch", "report"},
     {"cli", "__main__"},
 )

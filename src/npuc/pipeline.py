@@ -80,10 +80,7 @@ def compile(  # noqa: A001 - the name of the public function
         program=job.program,
     )
     if check:
-        from npuc.check.check import check_compilation
-
-        with job.stage("check"):
-            result.check = check_compilation(result, job.example_inputs, job.float_program)
+        job.check(result)
     return result
 
 
@@ -195,6 +192,18 @@ class _Job:
                 graph = run_pass(name, graph, self.target.limits)
                 self.keep_stage(name, graph)
         return graph
+
+    def check(self, c: Compilation) -> None:
+        """Execute `c` on the example inputs, compare with PyTorch, and keep the report in it."""
+        from npuc.check.check import Subject, check
+        from npuc.execute.tosa import evaluate_all
+
+        where = {v.name: str(v.loc) for v in c.coverage}
+        subject = Subject(c.graph, c.io, self.program, self.float_program, where)
+        with self.stage("check"):
+            values = evaluate_all(c.graph, c.input_arrays(self.example_inputs))
+            c.check = check(subject, self.example_inputs, values)
+            c.reset()
 
     def with_state(self, port: Any) -> Any:
         """The boundary with the pairs (output, input) that carry mutated buffers."""

@@ -1,18 +1,17 @@
-"""The self-check of a compilation: each op on the values that the artifact produced, and end to end."""
+"""The self-check: each op on the values that the artifact produced, and end to end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from npuc.boundary import IO
 from npuc.check.report import CheckReport, OutputCheck, sqnr_db
 from npuc.errors import CheckFailed
-from npuc.ir import TensorType
-
-if TYPE_CHECKING:
-    from npuc.compilation import Compilation
+from npuc.ir import Graph, TensorType, Value
 
 #: a compiled quantized graph may lose this much SQNR against the quantized PyTorch graph, in dB,
 #: before it counts as wrong; rounding alone loses fractions of one
@@ -23,44 +22,59 @@ GOOD_DB = 25.0
 FLOAT_TOLERANCE = {"float32": 1e-3, "float16": 3e-2, "bfloat16": 1e-1}
 
 
-def check_compilation(c: Compilation, inputs: Sequence[Any], float_program: Any) -> CheckReport:
-    """Check `c` on `inputs` (the model's). Raises CheckFailed naming the first op that departs.
+@dataclass(frozen=True)
+class Subject:
+    """What is checked: a compiled graph, its boundary, and the programs that it came from.
 
-    `float_program` is the model before quantization; its outputs give the SQNR against float.
+    `program` is what was lowered, `float_program` the model before quantization (the same object
+    where there was none). `where` maps names of the model's values to their places in it.
+    """
+
+    graph: Graph
+    io: IO
+    program: Any
+    float_program: Any
+    where: Mapping[str, str]
+
+    @property
+    def quantized(self) -> bool:
+        return self.program is not self.float_program
+
+
+def check(subject: Subject, inputs: Sequence[Any], values: Mapping[Value, np.ndarray]) -> CheckReport:
+    """Compare `values`, what the compiled graph computed for the model's `inputs`, with PyTorch.
+
+    Raises CheckFailed that names the first op, in the order of the model, which departs.
     """
     import torch
 
     from npuc.check.per_op import CheckingInterpreter, observe
-    from npuc.execute.tosa import evaluate_all
 
     report = CheckReport(samples=1)
     with torch.no_grad():
-        arrays = c.input_arrays(inputs)
-        values = evaluate_all(c.graph, arrays)
-        observed = observe(values, c.graph.origins)
-        module = c.program.reference_module()
-        where = {v.name: str(v.loc) for v in c.coverage}
-        interpreter = CheckingInterpreter(module, observed, where)
-        interpreter.run(*c.program.module_inputs(inputs))
+        observed = observe(values, subject.graph.origins)
+        interpreter = CheckingInterpreter(
+            subject.program.reference_module(), observed, subject.where
+        )
+        interpreter.run(*subject.program.module_inputs(inputs))
         report.ops, report.unobserved = interpreter.found, interpreter.unobserved
-        got = [values[v] for v in c.graph.outputs]
-        _check_outputs(c, inputs, float_program, got, report)
+        _check_outputs(subject, inputs, [values[v] for v in subject.graph.outputs], report)
     return report
 
 
 def _check_outputs(
-    c: Compilation, inputs: Sequence[Any], float_program: Any, got: list[np.ndarray],
-    report: CheckReport,
-) -> None:  # fmt: skip
+    subject: Subject, inputs: Sequence[Any], got: list[np.ndarray], report: CheckReport
+) -> None:
     from npuc.check.per_op import as_numpy
 
-    want = [as_numpy(t) for t in c.program.run_reference(inputs)]
+    want = [as_numpy(t) for t in subject.program.run_reference(inputs)]
     real = want
-    if float_program is not c.program:
-        real = [as_numpy(t) for t in float_program.run_reference(inputs)]
-    for port, value, array, w, f in zip(c.io.outputs, c.graph.outputs, got, want, real):
+    if subject.quantized:
+        real = [as_numpy(t) for t in subject.float_program.run_reference(inputs)]
+    rows = zip(subject.io.outputs, subject.graph.outputs, got, want, real)
+    for port, value, array, w, f in rows:
         array = _in_model_layout(array, port.layout)
-        found = _compare(port.name, array, value.type, w, f, c.quantization is not None)
+        found = _compare(port.name, array, value.type, w, f, subject.quantized)
         report.outputs.append(found)
         _judge(found, value.type, w, f)
 
