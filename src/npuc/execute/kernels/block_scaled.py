@@ -1,0 +1,74 @@
+"""Block-scaled (MX) operators: blocks of the last axis share a power-of-two scale."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from npuc.execute.kernels.conv import convolve, product
+from npuc.execute.kernels.layout import row_gather
+from npuc.execute.kernels.registry import Array, as_stored, kernel, stored, wide
+from npuc.ir import DType, Op
+
+E8M0 = DType.FP8UE8M0.numpy
+
+
+def unscaled(data: Array, scale: Array, block_size: int) -> Array:
+    """The values of block-scaled data as float32."""
+    return data.astype(np.float32) * np.repeat(scale.astype(np.float32), block_size, axis=-1)
+
+
+@kernel("CAST_FROM_BLOCK_SCALED")
+def cast_from_block_scaled(op: Op, data: Array, scale: Array) -> Array:
+    return stored(op, unscaled(data, scale, op.attrs["block_size"]))
+
+
+@kernel("CAST_TO_BLOCK_SCALED")
+def cast_to_block_scaled(op: Op, x: Array) -> tuple[Array, Array]:
+    """The scale of a block is the smallest power of two with which its largest element, rounded to
+    the precision of the type, fits. A block with NaN or infinity gets the scale NaN."""
+    dtype, size = op.results[0].type.dtype, op.attrs["block_size"]
+    blocks = wide(x).astype(np.float64).reshape(*x.shape[:-1], -1, size)
+    largest = np.abs(blocks).max(axis=-1)
+    info = ml_dtypes.finfo(dtype.numpy)
+    most = float(info.max)
+    power = np.frexp(largest)[1] - 1 - int(np.floor(np.log2(most)))
+    step = np.ldexp(1.0, np.frexp(largest)[1] - 1 - info.nmant)
+    power = power + (np.rint(largest / step) * step > np.ldexp(most, power))
+    scale = np.ldexp(1.0, np.clip(np.where(largest == 0, -127, power), -127, 127))
+    reduced = np.clip(blocks / scale[..., None], -most, most).astype(np.float32)
+    scale = np.where(np.isfinite(largest), scale, np.nan)
+    return as_stored(reduced.reshape(x.shape), dtype), scale.astype(E8M0)
+
+
+@kernel("MATMUL_T_BLOCK_SCALED")
+def matmul_t_block_scaled(op: Op, a: Array, a_scale: Array, b: Array, b_scale: Array) -> Array:
+    size = op.attrs["block_size"]
+    b = unscaled(b, b_scale, size).transpose(0, 2, 1)
+    return stored(op, product(unscaled(a, a_scale, size), b))
+
+
+@kernel("CONV2D_BLOCK_SCALED")
+def conv2d_block_scaled(
+    op: Op, x: Array, x_scale: Array, w: Array, w_scale: Array, bias: Array, pad: Array,
+    stride: Array, dilation: Array,
+) -> Array:  # fmt: skip
+    size = op.attrs["block_size"]
+    x, w = unscaled(x, x_scale, size), unscaled(w, w_scale, size)
+    y = convolve(x, w, stride.tolist(), pad.tolist(), dilation.tolist())
+    return stored(op, y + bias)
+
+
+@kernel("RESHAPE_BLOCK_SCALED")
+def reshape_block_scaled(op: Op, *operands: Array) -> tuple[Array, ...]:
+    """Data, with a block size above 1 also the scales, and the new shape of the data."""
+    *parts, shape = operands
+    dims = tuple(shape.tolist())
+    shapes = [dims, (*dims[:-1], dims[-1] // op.attrs["block_size"])]
+    return tuple(part.reshape(s) for part, s in zip(parts, shapes))
+
+
+@kernel("ROW_GATHER_BLOCK_SCALED")
+def row_gather_block_scaled(op: Op, *operands: Array) -> tuple[Array, ...]:
+    *parts, indices, row_count = operands
+    return tuple(row_gather(op, part, indices, row_count) for part in parts)

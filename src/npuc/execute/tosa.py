@@ -1,0 +1,190 @@
+"""Evaluate TOSA graphs on numpy arrays: integers bit for bit as the specification says.
+
+Fast enough to check every compilation (MobileNetV2 at 224 in a fraction of a second). Where the
+specification leaves a result undefined (an int32 sum that overflows), integers wrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+
+import numpy as np
+
+from npuc.errors import BadInput, NpucError
+from npuc.execute.kernels import KERNELS
+from npuc.ir import Graph, Op, SymDim, TensorType, Value
+
+Array = np.ndarray
+
+#: iterations after which a WHILE_LOOP counts as endless
+MAX_ITERATIONS = 1_000_000
+
+
+def evaluate(
+    graph: Graph,
+    arrays: Sequence[Array],
+    keep: MutableMapping[Value, Array | None] | None = None,
+    variables: MutableMapping[str, Array] | None = None,
+) -> list[Array]:
+    """The outputs of `graph` for `arrays`, in the order of its inputs.
+
+    Arrays have the storage dtype of their value (INT48 in int64, BF16 as ml_dtypes). Sizes come
+    from the arrays, so symbolic dimensions work. `keep`: the arrays of the values that are its
+    keys are stored in it; all other intermediates are freed after their last use. `variables`
+    holds the state of VARIABLE ops from call to call.
+
+    Raises BadInput for arrays that do not fit, NpucError naming the op and its place in the model
+    when one cannot be computed.
+    """
+    check_inputs(graph, arrays)
+    run = _Run(keep, {} if variables is None else variables)
+    with np.errstate(all="ignore"):
+        outputs = run.graph(graph, [np.asarray(a) for a in arrays], {})
+    given = [np.asarray(a) for a in arrays]
+    return [_own(value, array, given) for value, array in zip(graph.outputs, outputs)]
+
+
+def evaluate_all(graph: Graph, arrays: Sequence[Array]) -> dict[Value, Array]:
+    """The arrays of all inputs, constants, intermediates and outputs (not those inside regions)."""
+    values = [*graph.inputs, *(r for op in graph.ops for r in op.results)]
+    keep: dict[Value, Array] = dict.fromkeys(values)  # type: ignore[arg-type]
+    evaluate(graph, arrays, keep)
+    return keep
+
+
+def check_inputs(graph: Graph, arrays: Sequence[Array]) -> None:
+    """Raise BadInput unless number, dtypes and shapes of `arrays` fit the inputs of `graph`."""
+    if len(arrays) != len(graph.inputs):
+        raise BadInput(f"{len(arrays)} arrays for a graph with {len(graph.inputs)} inputs")
+    sizes: dict[SymDim, int] = {}
+    for index, (value, array) in enumerate(zip(graph.inputs, arrays)):
+        reason = _mismatch(value.type, np.asarray(array), sizes)
+        if reason:
+            raise BadInput(f"input {index} ({value.name or value.type})", why=reason)
+
+
+def _mismatch(type: TensorType, array: Array, sizes: dict[SymDim, int]) -> str:
+    """Why an array does not fit a type, or nothing. Sizes of symbolic dimensions are collected."""
+    if array.dtype != type.dtype.numpy:
+        return f"it takes {type.dtype.numpy} ({type.dtype.name}), got {array.dtype}"
+    if array.ndim != type.rank:
+        return f"it takes shape {type.shape}, got {array.shape}"
+    for dim, size in zip(type.shape, array.shape):
+        if isinstance(dim, SymDim):
+            if size < dim.lo or (dim.hi is not None and size > dim.hi):
+                return f"{dim} is {size}, outside {dim.lo}..{dim.hi}"
+            if sizes.setdefault(dim, size) != size:
+                return f"{dim} is {size} here and {sizes[dim]} in another input"
+        elif dim != size:
+            return f"it takes shape {type.shape}, got {array.shape}"
+    return ""
+
+
+def _own(value: Value, array: Array, given: Sequence[Array]) -> Array:
+    """An output that the caller may change: no view of an input or a constant."""
+    if array.base is None and not value.is_const and not any(array is g for g in given):
+        return array
+    return array.copy()
+
+
+class _Run:
+    """One evaluation: what to keep, and the variables."""
+
+    def __init__(
+        self, keep: MutableMapping[Value, Array | None] | None, variables: MutableMapping[str, Array]
+    ) -> None:
+        self.keep = keep
+        self.variables = variables
+
+    def graph(self, graph: Graph, arrays: Sequence[Array], outer: dict[Value, Array]) -> list[Array]:
+        known = dict(outer)
+        for value, array in zip(graph.inputs, arrays):
+            self.store(known, value, array)
+        last_uses = _last_uses(graph)
+        for op, dead in zip(graph.ops, last_uses):
+            for value, array in zip(op.results, self.compute(op, known)):
+                self.store(known, value, array)
+            for value in dead:
+                known.pop(value, None)
+        return [known[v] for v in graph.outputs]
+
+    def store(self, known: dict[Value, Array], value: Value, array: Array) -> None:
+        known[value] = array
+        if self.keep is not None and value in self.keep:
+            self.keep[value] = array
+
+    def compute(self, op: Op, known: dict[Value, Array]) -> Sequence[Array]:
+        """The results of one op. Every failure says which op, where and why."""
+        if op.kind == "const":
+            return [op.attrs["value"].array]
+        operands = [known[v] for v in op.operands]
+        special = getattr(self, op.name.lower(), None) if op.name in CONTROL else None
+        try:
+            if special is not None:
+                return special(op, operands, known)  # type: ignore[no-any-return]
+            if op.kind != f"tosa.{op.name}" or op.name not in KERNELS:
+                raise NpucError(op.kind, str(op.loc), "it is no TOSA operator that can be evaluated")
+            results = KERNELS[op.name](op, *operands)
+        except NpucError:
+            raise
+        except Exception as error:
+            shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)
+            why = f"{error} (operands {shapes})"
+            raise NpucError(f"evaluating {op.kind}", str(op.loc), why) from error
+        results = results if isinstance(results, tuple) else (results,)
+        return [np.asarray(r) for r in results]
+
+    def cond_if(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+        condition, *arrays = operands
+        branch = op.regions[0 if condition.reshape(-1).all() else 1]
+        return self.graph(branch, arrays, known)
+
+    def while_loop(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+        condition, body = op.regions
+        for _ in range(MAX_ITERATIONS):
+            if not self.graph(condition, operands, known)[0].reshape(-1).all():
+                return operands
+            operands = self.graph(body, operands, known)
+        raise NpucError(op.kind, str(op.loc), f"it did not end in {MAX_ITERATIONS} iterations")
+
+    def custom(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+        name = f"{op.attrs['domain_name']}.{op.attrs['operator_name']}"
+        raise NpucError(
+            op.kind, str(op.loc), f"operator {name!r} is the vendor's own and cannot be evaluated"
+        )
+
+    def variable(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+        initial = op.attrs.get("initial_value")
+        if initial is not None:
+            self.variables.setdefault(op.attrs["name"], initial.array)
+        return []
+
+    def variable_read(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+        name = op.attrs["name"]
+        if name not in self.variables:
+            raise NpucError(op.kind, str(op.loc), f"variable {name!r} is read before it is written")
+        return [self.variables[name]]
+
+    def variable_write(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+        self.variables[op.attrs["name"]] = operands[0]
+        return []
+
+
+#: operators that need more than their operands: regions, variables, or a message of their own
+CONTROL = frozenset(
+    {"COND_IF", "WHILE_LOOP", "CUSTOM", "VARIABLE", "VARIABLE_READ", "VARIABLE_WRITE"}
+)
+
+
+def _last_uses(graph: Graph) -> list[list[Value]]:
+    """For each op the values that nothing needs after it."""
+    alive = set(graph.outputs)
+    dead: list[list[Value]] = []
+    for op in reversed(graph.ops):
+        read = dict.fromkeys(op.operands)
+        for region in op.regions:
+            read.update(dict.fromkeys(region.outputs))
+            read.update(dict.fromkeys(v for inner in region.walk() for v in inner.operands))
+        dead.append([v for v in (*read, *op.results) if v not in alive])
+        alive.update(read)
+    return dead[::-1]
