@@ -66,16 +66,18 @@ def unary(rng: Random, types: Types, low: float = -4, high: float = 4) -> Sample
 def binary(rng: Random, types: Types, low: float = -4, high: float = 4) -> Sample:
     dtype = types.get("in_out_t") or types["in_t"]
     a, b = broadcast_pair(rng)
-    return Sample().add(draw(rng, dtype, a, low, high), dtype).add(
-        draw(rng, dtype, b, low, high), dtype
+    return (
+        Sample()
+        .add(draw(rng, dtype, a, low, high), dtype)
+        .add(draw(rng, dtype, b, low, high), dtype)
     )
 
 
 def shift_pair(rng: Random, types: Types) -> Sample:
     dtype = types["in_out_t"]
     a, b = broadcast_pair(rng)
-    return Sample().add(draw(rng, dtype, a), dtype).add(
-        rng.integers(0, min(dtype.bits, 32), b), dtype
+    return (
+        Sample().add(draw(rng, dtype, a), dtype).add(rng.integers(0, min(dtype.bits, 32), b), dtype)
     )
 
 
@@ -87,7 +89,9 @@ def nan_modes(sample: Sample, rng: Random) -> Sample:
 def compare(rng: Random, types: Types) -> Sample:
     sample = binary(rng, types)
     a, dtype, _ = sample.operands[0]
-    b = np.broadcast_to(sample.operands[1][0], np.broadcast_shapes(a.shape, sample.operands[1][0].shape))
+    b = np.broadcast_to(
+        sample.operands[1][0], np.broadcast_shapes(a.shape, sample.operands[1][0].shape)
+    )
     b = np.where(rng.random(b.shape) < 0.5, np.broadcast_to(a, b.shape), b)
     sample.operands[1] = (b.astype(dtype.numpy), dtype, False)
     return sample
@@ -196,8 +200,10 @@ def conv_operands(
     in_t, weight_t, out_t = types["in_t"], types["weight_t"], types["out_t"]
     sample = Sample().add(draw(rng, in_t, x, -1, 1), in_t)
     sample.add(draw(rng, weight_t, w, -1, 1), weight_t, const=weight_t is DType.INT4)
-    bias = draw(rng, out_t, (channels,), -1, 1) if out_t.is_float else rng.integers(
-        -(2**20), 2**20, int(rng.choice([1, channels]))
+    bias = (
+        draw(rng, out_t, (channels,), -1, 1)
+        if out_t.is_float
+        else rng.integers(-(2**20), 2**20, int(rng.choice([1, channels])))
     )
     sample.add(bias, out_t, const=True)
     sample.add(zero_point(rng, in_t), in_t, const=True)
@@ -294,7 +300,9 @@ def pad(rng: Random, types: Types) -> Sample:
 
 def reshape(rng: Random, types: Types) -> Sample:
     dtype, shape = types["in_out_t"], any_shape(rng)
-    target = [int(np.prod(shape[:-1])), 1, shape[-1]] if rng.random() < 0.7 else [int(np.prod(shape))]
+    target = (
+        [int(np.prod(shape[:-1])), 1, shape[-1]] if rng.random() < 0.7 else [int(np.prod(shape))]
+    )
     return Sample().add(draw(rng, dtype, shape), dtype).shape(*target)
 
 
@@ -305,13 +313,17 @@ def reverse(rng: Random, types: Types) -> Sample:
 def take_slice(rng: Random, types: Types) -> Sample:
     dtype, shape = types["in_out_t"], any_shape(rng)
     start = [int(rng.integers(0, d)) for d in shape]
-    size = [int(rng.integers(1, d - s + 1)) for d, s in zip(shape, start)]
+    size = [int(rng.integers(1, d - s + 1)) for d, s in zip(shape, start, strict=True)]
     return Sample().add(draw(rng, dtype, shape), dtype).shape(*start).shape(*size)
 
 
 def tile(rng: Random, types: Types) -> Sample:
     dtype, shape = types["in_out_t"], any_shape(rng)
-    return Sample().add(draw(rng, dtype, shape), dtype).shape(*map(int, rng.integers(1, 4, len(shape))))
+    return (
+        Sample()
+        .add(draw(rng, dtype, shape), dtype)
+        .shape(*map(int, rng.integers(1, 4, len(shape))))
+    )
 
 
 def transpose(rng: Random, types: Types) -> Sample:

@@ -7,6 +7,7 @@ specification leaves a result undefined (an int32 sum that overflows), integers 
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ MAX_ITERATIONS = 1_000_000
 def evaluate(
     graph: Graph,
     arrays: Sequence[Array],
-    keep: MutableMapping[Value, Array | None] | None = None,
+    keep: MutableMapping[Value, Any] | None = None,
     variables: MutableMapping[str, Array] | None = None,
 ) -> list[Array]:
     """The outputs of `graph` for `arrays`, in the order of its inputs.
@@ -41,13 +42,13 @@ def evaluate(
     with np.errstate(all="ignore"):
         outputs = run.graph(graph, [np.asarray(a) for a in arrays], {})
     given = [np.asarray(a) for a in arrays]
-    return [_own(value, array, given) for value, array in zip(graph.outputs, outputs)]
+    return [_own(value, array, given) for value, array in zip(graph.outputs, outputs, strict=True)]
 
 
 def evaluate_all(graph: Graph, arrays: Sequence[Array]) -> dict[Value, Array]:
     """The arrays of all inputs, constants, intermediates and outputs (not those inside regions)."""
     values = [*graph.inputs, *(r for op in graph.ops for r in op.results)]
-    keep: dict[Value, Array] = dict.fromkeys(values)  # type: ignore[arg-type]
+    keep: dict[Value, Any] = dict.fromkeys(values)
     evaluate(graph, arrays, keep)
     return keep
 
@@ -57,7 +58,7 @@ def check_inputs(graph: Graph, arrays: Sequence[Array]) -> None:
     if len(arrays) != len(graph.inputs):
         raise BadInput(f"{len(arrays)} arrays for a graph with {len(graph.inputs)} inputs")
     sizes: dict[SymDim, int] = {}
-    for index, (value, array) in enumerate(zip(graph.inputs, arrays)):
+    for index, (value, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
         reason = _mismatch(value.type, np.asarray(array), sizes)
         if reason:
             raise BadInput(f"input {index} ({value.name or value.type})", why=reason)
@@ -69,7 +70,7 @@ def _mismatch(type: TensorType, array: Array, sizes: dict[SymDim, int]) -> str:
         return f"it takes {type.dtype.numpy} ({type.dtype.name}), got {array.dtype}"
     if array.ndim != type.rank:
         return f"it takes shape {type.shape}, got {array.shape}"
-    for dim, size in zip(type.shape, array.shape):
+    for dim, size in zip(type.shape, array.shape, strict=True):
         if isinstance(dim, SymDim):
             if size < dim.lo or (dim.hi is not None and size > dim.hi):
                 return f"{dim} is {size}, outside {dim.lo}..{dim.hi}"
@@ -91,18 +92,22 @@ class _Run:
     """One evaluation: what to keep, and the variables."""
 
     def __init__(
-        self, keep: MutableMapping[Value, Array | None] | None, variables: MutableMapping[str, Array]
+        self,
+        keep: MutableMapping[Value, Any] | None,
+        variables: MutableMapping[str, Array],
     ) -> None:
         self.keep = keep
         self.variables = variables
 
-    def graph(self, graph: Graph, arrays: Sequence[Array], outer: dict[Value, Array]) -> list[Array]:
+    def graph(
+        self, graph: Graph, arrays: Sequence[Array], outer: dict[Value, Array]
+    ) -> list[Array]:
         known = dict(outer)
-        for value, array in zip(graph.inputs, arrays):
+        for value, array in zip(graph.inputs, arrays, strict=True):
             self.store(known, value, array)
         last_uses = _last_uses(graph)
-        for op, dead in zip(graph.ops, last_uses):
-            for value, array in zip(op.results, self.compute(op, known)):
+        for op, dead in zip(graph.ops, last_uses, strict=True):
+            for value, array in zip(op.results, self.compute(op, known), strict=True):
                 self.store(known, value, array)
             for value in dead:
                 known.pop(value, None)
@@ -123,7 +128,9 @@ class _Run:
             if special is not None:
                 return special(op, operands, known)  # type: ignore[no-any-return]
             if op.kind != f"tosa.{op.name}" or op.name not in KERNELS:
-                raise NpucError(op.kind, str(op.loc), "it is no TOSA operator that can be evaluated")
+                raise NpucError(
+                    op.kind, str(op.loc), "it is no TOSA operator that can be evaluated"
+                )
             results = KERNELS[op.name](op, *operands)
         except NpucError:
             raise
@@ -159,13 +166,17 @@ class _Run:
             self.variables.setdefault(op.attrs["name"], initial.array)
         return []
 
-    def variable_read(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+    def variable_read(
+        self, op: Op, operands: list[Array], known: dict[Value, Array]
+    ) -> list[Array]:
         name = op.attrs["name"]
         if name not in self.variables:
             raise NpucError(op.kind, str(op.loc), f"variable {name!r} is read before it is written")
         return [self.variables[name]]
 
-    def variable_write(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+    def variable_write(
+        self, op: Op, operands: list[Array], known: dict[Value, Array]
+    ) -> list[Array]:
         self.variables[op.attrs["name"]] = operands[0]
         return []
 

@@ -138,7 +138,7 @@ class _Block:
         if op.name == "VARIABLE_WRITE":
             outputs = [self.variable_name(op)]
         self.add(op.name, attributes, inputs, outputs, op.loc)
-        for name, region in zip(regions, op.regions):
+        for name, region in zip(regions, op.regions, strict=True):
             self.regions.add(name, region)
 
     def add(
@@ -168,7 +168,9 @@ class _Block:
             return self.names[value]
         if not value.is_const:
             raise NpucError(
-                reader.kind, str(reader.loc), f"it reads {value!r}, which its region does not define"
+                reader.kind,
+                str(reader.loc),
+                f"it reads {value!r}, which its region does not define",
             )
         blob, dtype = value.op.attrs["value"], value.type.dtype  # type: ignore[union-attr]
         key = (id(blob), dtype, value.type.shape)
@@ -198,7 +200,9 @@ class _Block:
 
     def region_names(self, op: Op) -> list[str]:
         kinds = ("then", "else") if op.name == "COND_IF" else ("cond", "body")
-        return [self.regions.unique(f"{op.name.lower()}_{kinds[i]}") for i in range(len(op.regions))]
+        return [
+            self.regions.unique(f"{op.name.lower()}_{kinds[i]}") for i in range(len(op.regions))
+        ]
 
     def attribute(self, op: Op, f: Field, regions: Sequence[str]) -> Any:
         """The value of an attribute as the schema stores it."""

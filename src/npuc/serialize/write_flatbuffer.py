@@ -109,11 +109,11 @@ class _Writer:
             layout.vtable_place = self.push(layout.vtable)
         self.pad(layout.struct.size, layout.align)
         start = self.size + layout.struct.size
-        packed = [layout.vtable_place - start]
-        for index, place in zip(layout.order, layout.places):
-            if index < 0:
-                packed.append(self.schema.unions[fields[-1 - index].type].index(
-                    values[fields[-1 - index].name][0]) + 1)
+        packed: list[Any] = [layout.vtable_place - start]
+        for index, place in zip(layout.order, layout.places, strict=True):
+            if index < 0:  # the type of a union
+                f = fields[-1 - index]
+                packed.append(self.schema.unions[f.type].index(values[f.name][0]) + 1)
             elif fields[index].kind in ("scalar", "enum"):
                 packed.append(numbers[index])
             else:
@@ -129,10 +129,10 @@ class _Writer:
             found = self.layouts[key] = (_Layout(self.schema, fields), fields)
         return found
 
-    def _value(self, f: Field, value: Any) -> int | float:
+    def _value(self, f: Field, value: Any) -> Any:
         """A number as it is stored, or the place of what the field refers to."""
         if f.kind == "scalar":
-            return value  # type: ignore[no-any-return]
+            return value
         if f.kind == "enum":
             return self.schema.enums[f.type][value] if isinstance(value, str) else value
         if f.kind == "string":
@@ -159,7 +159,7 @@ class _Writer:
     def _numbers(self, f: Field, values: Any) -> int:
         code, size = self.schema.scalar(f.type)
         if isinstance(values, np.ndarray):
-            data: Any = memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+            data: Any = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
         elif isinstance(values, (bytes, bytearray, memoryview)):
             data = values
         else:

@@ -65,7 +65,7 @@ def reshape_block_scaled(op: Op, *operands: Array) -> tuple[Array, ...]:
     *parts, shape = operands
     dims = tuple(shape.tolist())
     shapes = [dims, (*dims[:-1], dims[-1] // op.attrs["block_size"])]
-    return tuple(part.reshape(s) for part, s in zip(parts, shapes))
+    return tuple(part.reshape(s) for part, s in zip(parts, shapes, strict=False))
 
 
 @kernel("ROW_GATHER_BLOCK_SCALED")

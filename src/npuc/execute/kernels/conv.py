@@ -76,7 +76,7 @@ def convolve(
     spatial = x.ndim - 2
     before, after = list(pad[::2]), list(pad[1::2])
     if before != after:
-        x = np.pad(x, [(0, 0), *zip(before, after), (0, 0)])
+        x = np.pad(x, [(0, 0), *zip(before, after, strict=True), (0, 0)])
         before = [0] * spatial
     tx, tw = torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(w))
     with exact_float32(torch):
@@ -101,7 +101,7 @@ def conv(op: Op, x: Array, w: Array, bias: Array, x_zp: Array, w_zp: Array) -> A
 def depthwise_conv2d(op: Op, x: Array, w: Array, bias: Array, x_zp: Array, w_zp: Array) -> Array:
     """Weight [KH, KW, C, M]; output channel c * M + m."""
     x, w = operands_as_float(op, x, w, x_zp, w_zp, (0, 1))
-    height, width, channels, multiplier = w.shape
+    height, width, channels, _multiplier = w.shape
     w = w.reshape(height, width, -1).transpose(2, 0, 1)[..., None]
     attrs = op.attrs
     y = convolve(x, w, attrs["stride"], attrs["pad"], attrs["dilation"], groups=channels)
@@ -150,4 +150,3 @@ def matmul_t(op: Op, a: Array, b: Array, a_zp: Array, b_zp: Array) -> Array:
 def _whole(op: Op, y: Array) -> Array:
     """Sums of integers back as integers."""
     return y if op.results[0].type.dtype.is_float else y.astype(np.int64)
-

@@ -33,9 +33,7 @@ def saturate(x: Array, dtype: DType) -> Array:
 
 
 @kernel("RESCALE")
-def rescale(
-    op: Op, x: Array, multiplier: Array, shift: Array, x_zp: Array, y_zp: Array
-) -> Array:
+def rescale(op: Op, x: Array, multiplier: Array, shift: Array, x_zp: Array, y_zp: Array) -> Array:
     """out = ((x - in_zp) * multiplier + round >> shift) + out_zp, saturated.
 
     Exact in 64 bits: INT32 by 31 bits, or INT48 by 15 bits. INEXACT_ROUND leaves the choice to

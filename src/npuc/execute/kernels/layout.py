@@ -20,7 +20,7 @@ def pad(op: Op, x: Array, padding: Array, value: Array) -> Array:
         raise ValueError(f"padding {padding.tolist()} is negative")
     y = np.empty(tuple(np.add(x.shape, before) + after), x.dtype)
     y[...] = value.reshape(-1)[0]
-    y[tuple(slice(b, b + n) for b, n in zip(before, x.shape))] = x
+    y[tuple(slice(b, b + n) for b, n in zip(before, x.shape, strict=True))] = x
     return y
 
 
@@ -36,10 +36,12 @@ def reverse(op: Op, x: Array) -> Array:
 
 @kernel("SLICE")
 def take_slice(op: Op, x: Array, start: Array, size: Array) -> Array:
-    for axis, (first, count, extent) in enumerate(zip(start.tolist(), size.tolist(), x.shape)):
+    for axis, (first, count, extent) in enumerate(
+        zip(start.tolist(), size.tolist(), x.shape, strict=True)
+    ):
         if first < 0 or count < 0 or first + count > extent:
             raise IndexError(f"{count} elements from {first} exceed {extent} on axis {axis}")
-    return x[tuple(slice(s, s + n) for s, n in zip(start.tolist(), size.tolist()))]
+    return x[tuple(slice(s, s + n) for s, n in zip(start.tolist(), size.tolist(), strict=True))]
 
 
 @kernel("TILE")
@@ -57,9 +59,7 @@ def transpose(op: Op, x: Array) -> Array:
 def checked(indices: Array, rows: int) -> Array:
     """Indices for numpy; one outside 0..rows-1 is an error, never a wrap-around."""
     if indices.size and (indices.min() < 0 or indices.max() >= rows):
-        raise IndexError(
-            f"indices {indices.min()}..{indices.max()} are not all in 0..{rows - 1}"
-        )
+        raise IndexError(f"indices {indices.min()}..{indices.max()} are not all in 0..{rows - 1}")
     return indices.astype(np.intp)
 
 
