@@ -50,9 +50,11 @@ def _rescaled(b: Builder, x: Value, multiplier: int, shift: int) -> Value:
     return b.emit("tosa.RESCALE", operands, attrs, [TensorType(DType.INT32, x.type.shape)])[0]
 
 
-def assert_same(graph: Graph, arrays: list[np.ndarray], ulp: float = 3.0) -> None:
+def assert_same(
+    graph: Graph, arrays: list[np.ndarray], ulp: float = 3.0, level: str = "NONE"
+) -> None:
     """Evaluator and reference model agree: integers bit for bit, floats within `ulp`."""
-    expected = run_reference_model(serialize(graph, (1, 1)), arrays, "NONE")
+    expected = run_reference_model(serialize(graph, (1, 1)), arrays, level)
     results = evaluate(graph, arrays)
     assert len(results) == len(expected) == len(graph.outputs)
     for value, got, want in zip(graph.outputs, results, expected, strict=False):
