@@ -1,0 +1,260 @@
+"""Functions of one quantized tensor as TABLE: exact for 8 bits, within a step or two for 16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from npuc.ir import DType, Quant, TensorType, Value
+from npuc.lowering.tosa_builder import TosaBuilder
+
+#: real values (float64 array) -> real values
+Function = Callable[[np.ndarray], np.ndarray]
+
+CODES16 = np.arange(-(2**15), 2**15)
+#: largest error in steps of a 16-bit result that is not worth a further table
+GOOD = 2.0
+#: largest error that is accepted, in steps of 65,536
+BAD = 32.0
+#: tables that may correct the first one
+CORRECTIONS = 4
+
+
+def tabulate(b: TosaBuilder, x: Value, function: Function, out: TensorType) -> Value:
+    """`function` of the quantized `x` as the quantized type `out`.
+
+    8 bits: one TABLE of 256 entries, the rounded exact value for every code. 16 bits: TABLE of 513
+    entries and a RESCALE by 2**-7 (one native operation on Ethos-U), which interpolates; where that
+    is off by more than 2 steps, further tables correct it (`Pieces`).
+    """
+    q, r = x.type.quant, out.quant
+    if q is None or r is None:
+        b.refuse("a table needs a quantized operand and result")
+    assert q is not None and r is not None
+    b.require(not q.per_channel, "a function of per-channel quantized values has no table")
+    kinds = (x.type.dtype, out.dtype)
+    b.require(
+        all(k in (DType.INT8, DType.INT16) for k in kinds),
+        f"tables take INT8 and INT16, not {kinds[0].name} to {kinds[1].name}",
+    )
+    if kinds == (DType.INT8, DType.INT8):
+        return _table8(b, x, codes_of(function, np.arange(-128, 128), q, r), r)
+    if x.type.dtype is DType.INT8:
+        return _widening(b, x, function, r)
+    if out.dtype is DType.INT8:
+        return _narrowing(b, x, function, r)
+    return Pieces.fit(b, wanted(function, CODES16, q, r)).emit(b, x, r)
+
+
+def real_values(codes: np.ndarray, quant: Quant) -> np.ndarray:
+    """What codes mean, rounded to float32 as PyTorch's dequantize does: where a function jumps
+    (floor, remainder) that decides the side. Codes outside qmin..qmax do not occur."""
+    steps = np.clip(codes, quant.qmin, quant.qmax) - quant.zp
+    return (steps.astype(np.float32) * np.float32(quant.s)).astype(np.float64)
+
+
+def codes_of(function: Function, codes: np.ndarray, q: Quant, r: Quant) -> np.ndarray:
+    """The code of `function` for each code of the operand; infinity saturates."""
+    with np.errstate(all="ignore"):
+        return r.quantize(function(real_values(codes, q)))
+
+
+def wanted(function: Function, codes: np.ndarray, q: Quant, r: Quant) -> np.ndarray:
+    """The result in steps, not rounded, clipped to the range; NaN where it is not finite."""
+    with np.errstate(all="ignore"):
+        real = function(real_values(codes, q))
+        steps = np.clip(real / r.s + r.zp, r.qmin, r.qmax)
+    return np.where(np.isfinite(real), steps, np.nan)
+
+
+def _table8(b: TosaBuilder, x: Value, entries: np.ndarray, quant: Quant) -> Value:
+    return b.TABLE(x, b.const(entries.astype(np.int8)), quant=quant)  # type: ignore[no-any-return]
+
+
+def table16(b: TosaBuilder, x: Value, entries: np.ndarray, quant: Quant | None = None) -> Value:
+    """TABLE of 513 entries on INT16, rounded back to INT16: entry i stands for code 128 * i - 32768."""
+    wide = b.TABLE(x, b.const(entries.astype(np.int16)))
+    return b.rescale(wide, 2.0**-7, DType.INT16, quant=quant)
+
+
+def _widening(b: TosaBuilder, x: Value, function: Function, r: Quant) -> Value:
+    """int8 -> int16: codes times 128 hit the entries exactly, nothing is interpolated."""
+    assert x.type.quant is not None
+    codes = np.clip(np.arange(513) - 256, -128, 127)
+    entries = gentle(codes_of(function, codes, x.type.quant, r))
+    return table16(b, b.rescale(x, 128.0, DType.INT16), entries, r)
+
+
+def _narrowing(b: TosaBuilder, x: Value, function: Function, r: Quant) -> Value:
+    """int16 -> int8: a table of codes times 128, so that interpolation costs no accuracy."""
+    assert x.type.quant is not None
+    steps = wanted(function, CODES16, x.type.quant, r) * 128
+    fine = Pieces.fit(b, steps, 128.0).emit(b, x, None)
+    return b.clamp_codes(b.rescale(fine, 2.0**-7, DType.INT8, quant=r), r)
+
+
+def gentle(entries: np.ndarray) -> np.ndarray:
+    """Entries whose differences fit 16 bits, as the specification demands of a 16-bit table."""
+    gentle = np.clip(np.nan_to_num(entries), -(2**15), 2**15 - 1).astype(np.int64)
+    for i in np.flatnonzero(np.abs(np.diff(gentle)) > 2**15 - 1):
+        gentle[i + 1] = np.clip(gentle[i + 1], gentle[i] - (2**15 - 1), gentle[i] + 2**15 - 1)
+    return gentle
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A table over the window of 2**(16 - zoom) codes around `center`."""
+
+    center: int
+    zoom: int
+    entries: np.ndarray
+
+    @staticmethod
+    def over(center: int, zoom: int, curve: np.ndarray) -> Piece:
+        """Entries sampled from `curve` (65,536 values)."""
+        grid = Piece(center, zoom, curve).places
+        entries = np.rint(curve[np.clip(grid, 0, 2**16 - 1)])
+        if grid[512] == 2**16:  # one code beyond the range, to be extrapolated
+            entries[512] = np.rint(2 * curve[-1] - curve[-2])
+        return Piece(center, zoom, gentle(entries))
+
+    def ending(self, left: float, right: float) -> Piece:
+        """This piece with constant values beyond its window."""
+        entries = self.entries.copy()
+        entries[:2], entries[-2:] = left, right
+        return Piece(self.center, self.zoom, gentle(entries))
+
+    @property
+    def places(self) -> np.ndarray:
+        """For each entry the index of its code in CODES16."""
+        return self.center + ((np.arange(513) - 256) << 7 >> self.zoom) + 2**15
+
+    def worst(self, curve: np.ndarray) -> float:
+        """The largest error against `curve`."""
+        return float(np.abs(self.evaluate() - curve).max())
+
+    def evaluate(self) -> np.ndarray:
+        """The piece for each of the 65,536 codes, as TABLE and RESCALE compute it."""
+        x = np.clip((CODES16 - self.center) << self.zoom, -(2**15), 2**15 - 1) + 2**15
+        at, fraction = x >> 7, x & 127
+        base, slope = self.entries[at], np.diff(self.entries)[at]
+        return np.clip(((base << 7) + slope * fraction + 64) >> 7, -(2**15), 2**15 - 1)
+
+    def emit(self, b: TosaBuilder, x: Value, quant: Quant | None = None) -> Value:
+        if self.center:
+            wide = b.SUB(b.rescale(x, 1.0, DType.INT32), b.scalar(self.center, DType.INT32, x.type.rank))
+            x = b.rescale(wide, 2.0**self.zoom, DType.INT16)
+        elif self.zoom:
+            x = b.rescale(x, 2.0**self.zoom, DType.INT16)
+        return table16(b, x, self.entries, quant)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A function of 16-bit codes as the sum of tables.
+
+    The first spans the codes between which the function changes. Each further one adds, over a
+    narrower window and so with a finer grid, what is still missing there (0 outside).
+    """
+
+    pieces: tuple[Piece, ...]
+
+    @staticmethod
+    def fit(b: TosaBuilder, curve: np.ndarray, step: float = 1.0) -> Pieces:
+        """Fit a curve of 65,536 values; NaN where any value will do. Refuses what tables cannot follow."""
+        known = np.isfinite(curve)
+        if not known.any():
+            b.refuse("the function is nowhere finite on the operand's range")
+        curve = _filled(curve, known)
+        pieces = [_first(curve)]
+        now = pieces[0].evaluate()
+        while len(pieces) <= CORRECTIONS:
+            error = np.where(known, np.abs(now - curve), 0)
+            window = _worst_window(error, GOOD * step)
+            if window is None:
+                break
+            piece = Piece.over(*window, curve - now).ending(0, 0)
+            better = now + piece.evaluate()
+            if np.abs(better - curve)[known].max() > error.max():
+                break
+            pieces.append(piece)
+            now = better
+        worst = float(np.abs(np.clip(now, -(2**15), 2**15 - 1) - curve)[known].max()) / step
+        b.require(
+            worst <= BAD,
+            f"a 16-bit table is off by up to {worst:.0f} of 65536 steps on this range",
+            "narrow the operand's range or quantize this op to int8",
+        )
+        return Pieces(tuple(pieces))
+
+    def emit(self, b: TosaBuilder, x: Value, quant: Quant | None) -> Value:
+        if len(self.pieces) == 1:
+            return self.pieces[0].emit(b, x, quant)
+        # CAST, not RESCALE, behind a table's RESCALE: Ethos-U keeps the pair as one operation
+        total = b.CAST(self.pieces[0].emit(b, x), dtype=DType.INT32)
+        for piece in self.pieces[1:]:
+            total = b.ADD(total, b.CAST(piece.emit(b, x), dtype=DType.INT32))
+        result = b.rescale(total, 1.0, DType.INT16, quant=quant)
+        return result if quant is None else b.clamp_codes(result, quant)
+
+
+def _filled(curve: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The curve with NaN replaced by a line between its known neighbours.
+
+    Across a pole that line is what keeps the slope of the table within 16 bits.
+    """
+    at = np.flatnonzero(known)
+    return curve if at.size == curve.size else np.interp(np.arange(curve.size), at, curve[at])
+
+
+def _first(curve: np.ndarray) -> Piece:
+    """The best table over all codes, or over those between which the rounded curve changes."""
+    whole = _better(Piece.over(0, 0, curve), curve)
+    steps = np.rint(curve)
+    changes = np.flatnonzero(np.diff(steps))
+    if not changes.size or whole.worst(curve) <= GOOD:
+        return whole
+    center, zoom = _window(int(changes[0]), int(changes[-1]) + 1, margin=1)
+    if not zoom:
+        return whole
+    return _better(Piece.over(center, zoom, curve).ending(steps[0], steps[-1]), curve)
+
+
+def _better(piece: Piece, curve: np.ndarray) -> Piece:
+    """`piece`, or one whose entries are moved by half the sagitta of their cells, if that is closer.
+
+    Entries on a curve make every error of a cell have one sign; moved ones halve it.
+    """
+    middle = piece.places[:-1] + (64 >> piece.zoom)
+    inside = np.clip(middle, 0, 2**16 - 1)
+    sagitta = (piece.entries[:-1] + piece.entries[1:]) / 2 - curve[inside]
+    shift = np.zeros(513)
+    shift[1:-1] = -(sagitta[:-1] + sagitta[1:]) / 4
+    exact = curve[np.clip(piece.places, 0, 2**16 - 1)]
+    moved = np.rint(np.where(np.abs(exact - piece.entries) <= 0.5, exact, piece.entries) + shift)
+    other = Piece(piece.center, piece.zoom, gentle(moved))
+    return min(piece, other, key=lambda p: p.worst(curve))
+
+
+def _worst_window(error: np.ndarray, good: float) -> tuple[int, int] | None:
+    """(center, zoom) of a window around the cluster of codes with the largest error, or None."""
+    bad = np.flatnonzero(error > good)
+    if not bad.size:
+        return None
+    # codes less than four cells of a table apart belong together
+    groups = np.split(bad, np.flatnonzero(np.diff(bad) > 512) + 1)
+    worst = max(groups, key=lambda g: float(error[g].max()))
+    center, zoom = _window(int(worst[0]), int(worst[-1]), margin=2)
+    return (center, zoom) if zoom else None
+
+
+def _window(first: int, last: int, margin: int) -> tuple[int, int]:
+    """The narrowest window (center, zoom) that holds the codes at these places with margins."""
+    for zoom in range(7, 0, -1):
+        cell = 128 >> zoom
+        half = 2 ** (15 - zoom)
+        if last - first + 2 * (margin + 1) * cell <= 2 * half:
+            return (first + last + 1) // 2 - 2**15, zoom
+    return 0, 0
