@@ -4,7 +4,7 @@ from npuc.ir.arguments import Operand, pack, unpack
 from npuc.ir.builder import Builder, live_ops
 from npuc.ir.dtype import DType
 from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
-from npuc.ir.sweep import remove_dead, sweep
+from npuc.ir.sweep import finish_mapped, remove_dead, sweep, sweep_ops
 from npuc.ir.types import Dim, Quant, Shape, SymDim, TensorType
 
 __all__ = [
@@ -22,9 +22,11 @@ __all__ = [
     "SymDim",
     "TensorType",
     "Value",
+    "finish_mapped",
     "live_ops",
     "pack",
     "remove_dead",
     "sweep",
+    "sweep_ops",
     "unpack",
 ]

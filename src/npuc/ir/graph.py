@@ -109,7 +109,8 @@ class Graph:
     """Inputs, ops in execution order, outputs.
 
     `origins` maps the name of a value of the user's model to the value that carries it here and
-    the permutation (None: none) by which that value is transposed against the model's.
+    the permutation (None: none) by which that value is transposed against the model's. The shapes
+    may differ by dimensions of size 1: reshape before comparing.
     """
 
     name: str

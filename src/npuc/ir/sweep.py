@@ -19,11 +19,12 @@ def sweep(graph: Graph, rewrite: Rewrite, builder: Builder) -> Graph:
     the original's loses its entry in `origins`. Regions are swept too, before their op.
     """
     new = {v: builder.input(v.type, v.name) for v in graph.inputs}
-    _sweep_ops(graph, rewrite, builder, new)
+    sweep_ops(graph, rewrite, builder, new)
     return finish_mapped(graph, builder, new)
 
 
-def _sweep_ops(graph: Graph, rewrite: Rewrite, builder: Builder, new: dict[Value, Value]) -> None:
+def sweep_ops(graph: Graph, rewrite: Rewrite, builder: Builder, new: dict[Value, Value]) -> None:
+    """Rebuild the ops of `graph`; `new` maps old values to new ones, the inputs beforehand."""
     for op in graph.ops:
         operands = tuple([new[v] for v in op.operands])
         builder.loc = op.loc
@@ -44,7 +45,7 @@ def _sweep_region(region: Graph, rewrite: Rewrite, outer: Builder, new: dict[Val
     Builder.__init__(inner, outer.verify)
     mapping = dict(new)
     mapping.update({v: inner.input(v.type, v.name) for v in region.inputs})
-    _sweep_ops(region, rewrite, inner, mapping)
+    sweep_ops(region, rewrite, inner, mapping)
     return finish_mapped(region, inner, mapping)
 
 

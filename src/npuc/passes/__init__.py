@@ -1,0 +1,1 @@
+"""Passes: each a function Graph -> Graph in a file of its own name."""

@@ -1,0 +1,58 @@
+"""PAD in front of a convolution or pool -> the operator's own padding.
+
+Vela 5.2 miscompiles a PAD by 0 in front of a convolution with another zero point, and copies
+the tensor for every PAD that it does not fuse: none of them reaches it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npuc.dialects.tosa import InvalidOp, Limits, OpBuilder
+from npuc.errors import Unsupported
+from npuc.ir import Graph, Op, Value, sweep
+from npuc.passes.value_range import value_range
+
+#: operator -> position of the zero point that pads its input (None: pads with the smallest value)
+PADDED = {"CONV2D": 3, "DEPTHWISE_CONV2D": 3, "CONV3D": 3, "MAX_POOL2D": None}
+
+
+def fold_padding(graph: Graph, limits: Limits) -> Graph:
+    """CONV(PAD(x)) -> CONV(x) with larger `pad`, MAX_POOL2D likewise.
+
+    A convolution pads with its zero point, so the PAD's constant has to be that. MAX_POOL2D ignores
+    its padding, so the constant must not exceed any element. AVG_POOL2D divides by the number of
+    real elements: its PAD stays.
+    """
+
+    def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
+        if not op.kind.startswith("tosa.") or op.name not in PADDED:
+            return None
+        pad = operands[0].op
+        if pad is None or pad.kind != "tosa.PAD" or not pad.operands[1].is_const:
+            return None
+        amounts = tuple(map(int, pad.operands[1].array))
+        if any(amounts[:2]) or any(amounts[-2:]) or not _same_padding(op, operands, pad):
+            return None
+        own = tuple([a + p for a, p in zip(op.attrs["pad"], amounts[2:-2])])
+        attrs = {**op.attrs, "pad": own}
+        try:
+            moved = (pad.operands[0], *operands[1:])
+            return (b.tosa(op.name, *moved, dtype=op.results[0].type.dtype,
+                           quant=op.results[0].type.quant, **attrs),)  # fmt: skip
+        except (Unsupported, InvalidOp):  # more padding than the operator takes
+            return None
+
+    return sweep(graph, rewrite, OpBuilder(limits))
+
+
+def _same_padding(op: Op, operands: tuple[Value, ...], pad: Op) -> bool:
+    """Whether the operator's own padding computes what the PAD's constant does."""
+    constant = pad.operands[2]
+    if not constant.is_const:
+        return False
+    zero_point = PADDED[op.name]
+    if zero_point is not None:
+        padding = operands[zero_point]
+        return padding.is_const and bool(np.all(constant.array == padding.array))
+    return bool(constant.array.reshape(-1)[0] <= value_range(pad.operands[0])[0])

@@ -1,0 +1,157 @@
+"""How TOSA operators behave when the axes of their tensors are permuted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from npuc.ir import Op, Shape, Value
+
+
+@dataclass(frozen=True)
+class Free:
+    """An operator that runs on its tensors in any layout, the same for all of them.
+
+    The first `data` operands (None: all) are the tensors; others are taken as they are, except
+    the `shapes`, constant shapes with one or two entries per axis. `axis`: the attribute of that
+    name is renumbered. `drops_axis`: the result has no such axis any more.
+    """
+
+    data: int | None = 1
+    axis: bool = False
+    shapes: tuple[int, ...] = ()
+    drops_axis: bool = False
+
+
+UNARY = (
+    "ABS", "BITWISE_NOT", "CAST", "CEIL", "CLAMP", "CLZ", "COS", "ERF", "EXP", "FLOOR", "IDENTITY",
+    "LOG", "LOGICAL_NOT", "NEGATE", "RECIPROCAL", "RESCALE", "RSQRT", "SIGMOID", "SIN", "TABLE",
+    "TANH",
+)  # fmt: skip
+BINARY = (
+    "ADD", "ARITHMETIC_RIGHT_SHIFT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "EQUAL", "GREATER",
+    "GREATER_EQUAL", "INTDIV", "LOGICAL_AND", "LOGICAL_LEFT_SHIFT", "LOGICAL_OR",
+    "LOGICAL_RIGHT_SHIFT", "LOGICAL_XOR", "MAXIMUM", "MINIMUM", "MUL", "POW", "SUB",
+)  # fmt: skip
+REDUCTIONS = (
+    "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PRODUCT", "REDUCE_SUM",
+)  # fmt: skip
+
+FREE: dict[str, Free] = {
+    **dict.fromkeys(UNARY, Free(1)),
+    **dict.fromkeys(BINARY, Free(2)),
+    **dict.fromkeys(REDUCTIONS, Free(1, axis=True)),
+    "SELECT": Free(3),
+    "CONCAT": Free(None, axis=True),
+    "REVERSE": Free(1, axis=True),
+    "ARGMAX": Free(1, axis=True, drops_axis=True),
+    "PAD": Free(1, shapes=(1,)),
+    "SLICE": Free(1, shapes=(1, 2)),
+    "TILE": Free(1, shapes=(1,)),
+}
+
+IMAGE = (("nhwc",), "nhwc")
+#: operators of one fixed layout -> letters of the axes of their first operands and of each result;
+#: equal letters name the same axis, so that a whole network speaks of one N, H, W and C
+FIXED_AXES: dict[str, tuple[tuple[str, ...], str]] = {
+    **dict.fromkeys(
+        ("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "AVG_POOL2D", "MAX_POOL2D", "RESIZE",
+         "AVG_POOL2D_ADAPTIVE", "MAX_POOL2D_ADAPTIVE"), IMAGE,
+    ),
+    "CONV3D": (("ndhwc",), "ndhwc"),
+    "MATMUL": (("nhc", "ncw"), "nhw"),
+    "MATMUL_T": (("nhc", "nwc"), "nhw"),
+    "GATHER": (("nkc", "nw"), "nwc"),
+    "SCATTER": (("nkc", "nw", "nwc"), "nkc"),
+    "FFT2D": (("nhw", "nhw"), "nhw"),
+    "RFFT2D": (("nhw",), "nhf"),
+}  # fmt: skip
+
+#: positions of the input axes and of the output axes that are the same block of memory
+Group = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def free_behaviour(op: Op) -> Free | None:
+    """The behaviour of an operator that runs in any layout; None for the others.
+
+    Operands whose rank is not the operator's leave no way to renumber, shapes must be constants.
+    """
+    if not op.kind.startswith("tosa.") or op.name not in FREE or op.regions:
+        return None
+    free = FREE[op.name]
+    rank = op.operands[0].type.rank
+    if any(v.type.rank != rank for v in data_operands(op, free)):
+        return None
+    if not all(op.operands[i].is_const for i in free.shapes):
+        return None
+    return free if rank > 1 else None
+
+
+def data_operands(op: Op, free: Free) -> tuple[Value, ...]:
+    """The operands that are tensors in the op's layout."""
+    return op.operands if free.data is None else op.operands[: free.data]
+
+
+def keeps_last_axis(op: Op) -> bool:
+    """Whether the op's last axis has to stay the last: its scales run along it."""
+    return op.name == "RESCALE" and bool(op.attrs["per_channel"])
+
+
+def renumber(op: Op, free: Free, perm: Sequence[int]) -> Mapping[str, Any]:
+    """Attributes of `op` on tensors transposed by `perm`."""
+    if not free.axis:
+        return op.attrs
+    return {**op.attrs, "axis": list(perm).index(op.attrs["axis"])}
+
+
+def renumber_shape(entries: Sequence[int], perm: Sequence[int]) -> tuple[int, ...]:
+    """A shape operand with one or two (before, after) entries per axis, permuted."""
+    each = len(entries) // max(len(perm), 1)
+    return tuple(int(entries[p * each + k]) for p in perm for k in range(each))
+
+
+def hard_axes(shape: Shape) -> tuple[int, ...]:
+    """Positions of the axes that are not of size 1; the others take part in no data movement."""
+    return tuple([i for i, d in enumerate(shape) if d != 1])
+
+
+def reshape_groups(before: Shape, after: Shape) -> list[Group] | None:
+    """The blocks of axes that a RESHAPE merges and splits, axes of size 1 left out.
+
+    [N, C, H, W] -> [N, C, H*W] gives (0)->(0), (1)->(1), (2, 3)->(2). None where a dimension is
+    symbolic.
+    """
+    if not all(isinstance(d, int) for d in (*before, *after)):
+        return None
+    groups: list[Group] = []
+    ins, outs = list(hard_axes(before)), list(hard_axes(after))
+    i = j = 0
+    while i < len(ins):
+        first_in, first_out = i, j
+        size_in = size_out = 1
+        while size_in != size_out or i == first_in:
+            if size_in <= size_out:
+                size_in *= before[ins[i]]  # type: ignore[operator]
+                i += 1
+            else:
+                size_out *= after[outs[j]]  # type: ignore[operator]
+                j += 1
+        groups.append((tuple(ins[first_in:i]), tuple(outs[first_out:j])))
+    return groups
+
+
+def is_view(op: Op) -> bool:
+    """Whether the op only renames axes: a TRANSPOSE, or a RESHAPE that moves axes of size 1."""
+    if op.kind == "tosa.TRANSPOSE":
+        return True
+    if op.kind != "tosa.RESHAPE":
+        return False
+    before, after = op.operands[0].type.shape, op.results[0].type.shape
+    return [d for d in before if d != 1] == [d for d in after if d != 1]
+
+
+def block_size(shape: Shape, axes: Sequence[int]) -> int:
+    """Number of elements of the given axes of a static shape."""
+    return math.prod(int(shape[a]) for a in axes)  # type: ignore[arg-type]

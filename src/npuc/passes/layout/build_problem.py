@@ -1,0 +1,239 @@
+"""Builds the layout problem of a graph: what each op can do, who reads what, what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from npuc.dialects.tosa import Limits
+from npuc.ir import Graph, Op, TensorType, Value
+from npuc.passes.layout.axis_orders import AxisOrder, Sequence_, axis_orders, place_axes, sort_axes
+from npuc.passes.layout.behaviour import (
+    Free,
+    Group,
+    data_operands,
+    free_behaviour,
+    hard_axes,
+    is_view,
+    keeps_last_axis,
+    renumber,
+)
+from npuc.passes.layout.problem import Choice, Node, Problem, Tensor
+from npuc.passes.layout.views import Order, View, Views, order_of
+
+#: cost of a byte that is transposed, and of a transposition elsewhere than at the graph's ends
+PER_BYTE, INSIDE = 4, 1
+#: cost of a transposition that the target refuses
+REFUSED = 2**40
+
+
+def captured_values(graph: Graph) -> list[Value]:
+    """Values of enclosing graphs that the ops of `graph`, or its regions, read."""
+    own = {*graph.inputs, *(r for op in graph.walk() for r in op.results)}
+    own.update(v for op in graph.walk() for region in op.regions for v in region.inputs)
+    read = [v for op in graph.walk() for v in op.operands]
+    read += [v for op in graph.walk() for region in op.regions for v in region.outputs]
+    return [v for v in dict.fromkeys([*read, *graph.outputs]) if v not in own]
+
+
+def build_problem(graph: Graph, views: Views, limits: Limits) -> Problem:
+    """Nodes, tensors and the moves of each node for every order worth trying."""
+    problem = Problem()
+    _add_tensors(problem, graph, views, limits)
+    for op in graph.ops:
+        if is_view(op):
+            continue
+        free, groups = free_behaviour(op), views.groups.get(op)
+        if free is None and groups is None:
+            _fix(problem, views, op)
+            continue
+        natural = (
+            free_choice(op, free, views, range(op.operands[0].type.rank))
+            if free is not None
+            else reshape_choice(op, groups or [], views, range(len(groups or [])), {})
+        )
+        _add_node(problem, Node(op, natural))
+    for value in graph.outputs:
+        read_fixed(problem, views[value])
+    orders = axis_orders(_sequences(problem, graph, views), views)
+    for node in problem.nodes:
+        node.moves = _moves(node.op, views, orders, limits)
+    return problem
+
+
+def _add_tensors(problem: Problem, graph: Graph, views: Views, limits: Limits) -> None:
+    ends = {views[v].root for v in (*graph.inputs, *graph.outputs)}
+    refused: dict[tuple[object, int], bool] = {}
+    for value in {view.root: None for view in views.of.values()}:
+        hard = hard_axes(value.type.shape)
+        if value.is_const or len(hard) < 2:
+            continue
+        key = (value.type.dtype, len(hard))
+        if key not in refused:
+            refused[key] = _refuses(limits, value, len(hard))
+        cost = int(_bytes(value.type) * PER_BYTE) + (value not in ends) * INSIDE
+        cost = REFUSED if refused[key] else cost
+        problem.tensors[value] = Tensor(cost, None, views[value].order)
+
+
+def _refuses(limits: Limits, value: Value, rank: int) -> bool:
+    """Whether the target takes no TRANSPOSE of a tensor of this type and rank."""
+    type = TensorType(value.type.dtype, (2,) * rank)
+    perms = {"perms": tuple(range(rank))[::-1]}
+    return limits.reason("TRANSPOSE", [Value(type)], perms, [type]) is not None
+
+
+def _bytes(type: TensorType) -> float:
+    """Bytes of a tensor; a symbolic dimension counts as its smallest size."""
+    size = 1
+    for d in type.shape:
+        size *= d if isinstance(d, int) else max(d.lo, 2)
+    return size * type.dtype.itemsize
+
+
+def _fix(problem: Problem, views: Views, op: Op) -> None:
+    """The op reads and writes its tensors as they are in the graph."""
+    for value in op.operands:
+        read_fixed(problem, views[value])
+    for region in op.regions:
+        for value in captured_values(region):
+            if value in views.of:
+                read_fixed(problem, views[value])
+
+
+def read_fixed(problem: Problem, view: View) -> None:
+    """Somebody reads `view` in the order of its axes."""
+    tensor = problem.tensors.get(view.root)
+    if tensor is not None:
+        tensor.fixed_reads.add(view.order)
+
+
+def _add_node(problem: Problem, node: Node) -> None:
+    number = len(problem.nodes)
+    problem.nodes.append(node)
+    for k, (root, _) in enumerate(node.natural.reads):
+        if root in problem.tensors:
+            problem.tensors[root].readers.append((number, k))
+    written = problem.tensors.get(node.op.results[0])
+    if written is not None:
+        written.writer = number
+
+
+def free_choice(op: Op, free: Free, views: Views, perm: Iterable[int]) -> Choice:
+    """`op` on tensors transposed by `perm`."""
+    perm = tuple(perm)
+    found = [views[v] for v in data_operands(op, free)]
+    reads = tuple([(x.root, order_of([x.axes[p] for p in perm])) for x in found])
+    axes, result = views[op.results[0]].axes, result_perm(op, free, perm)
+    return Choice(perm, result, reads, order_of([axes[p] for p in result]))
+
+
+def result_perm(op: Op, free: Free, perm: Sequence[int]) -> tuple[int, ...]:
+    """The permutation of the result when the operands are permuted by `perm`."""
+    if not free.drops_axis:
+        return tuple(perm)
+    axis = op.attrs["axis"]
+    return tuple([p - (p > axis) for p in perm if p != axis])
+
+
+def reshape_choice(
+    op: Op, groups: Sequence[Group], views: Views, perm: Iterable[int], positions: AxisOrder
+) -> Choice:
+    """A RESHAPE whose blocks of axes lie in the order `perm`."""
+    perm = tuple(perm)
+    x, y = views[op.operands[0]], views[op.results[0]]
+    read = order_of([x.axes[i] for g in perm for i in groups[g][0]])
+    written = [i for g in perm for i in groups[g][1]]
+    result = place_axes(views.names.of(y.names), written, positions)
+    return Choice(perm, result, ((x.root, read),), tuple(written))
+
+
+def _sequences(problem: Problem, graph: Graph, views: Views) -> dict[Sequence_, int]:
+    """What the fixed readers and writers ask for, by bytes; natural orders of RESHAPEs last."""
+    found: Counter[Sequence_] = Counter()
+    for op in graph.ops:
+        fixed = not is_view(op) and free_behaviour(op) is None
+        if fixed and op.kind != "const":
+            weight = 0 if op in views.groups else PER_BYTE
+            for value in (*op.operands, *op.results):
+                _count(found, value, views, weight)
+    for value in (*graph.inputs, *graph.outputs):
+        _count(found, value, views, PER_BYTE)
+    return found
+
+
+def _count(found: Counter[Sequence_], value: Value, views: Views, weight: int) -> None:
+    if views[value].root.is_const or value.type.rank < 2:
+        return
+    names = views.names.of(views[value].names)
+    sequence = tuple([(n, a is not None) for n, a in zip(names, views[value].axes)])
+    found[sequence] += int(_bytes(value.type)) * weight
+
+
+def _moves(op: Op, views: Views, orders: Sequence[AxisOrder], limits: Limits) -> list[Choice | None]:
+    """Per order one move for each side of a RESHAPE (the same twice for other ops)."""
+    free = free_behaviour(op)
+    if free is None:
+        return [_reshape_move(op, views, o, side) for o in orders for side in (0, 1)]
+    found = [_free_move(op, free, views, order, limits) for order in orders]
+    return [move for move in found for _ in (0, 1)]
+
+
+def _free_move(
+    op: Op, free: Free, views: Views, positions: AxisOrder, limits: Limits
+) -> Choice | None:
+    names, hard = op_axes(op, free, views)
+    perm = sort_axes(names, hard, positions)
+    last = len(names) - 1
+    if perm is None or (keeps_last_axis(op) and last in hard and perm[-1] != last):
+        return None
+    if free.axis and limits.chip is not None and not _accepted(op, free, perm, limits):
+        return None
+    return free_choice(op, free, views, perm)
+
+
+def op_axes(op: Op, free: Free, views: Views) -> tuple[tuple[int, ...], list[int]]:
+    """Names of the axes an op runs over, and those that are not of size 1 everywhere."""
+    tensors = data_operands(op, free)
+    names, hard = [], []
+    result = op.results[0] if not free.drops_axis else tensors[0]
+    for i in range(tensors[0].type.rank):
+        wide = [v for v in (*tensors, result) if v.type.shape[i] != 1]
+        names.append(views[(wide or tensors)[0]].names[i])
+        if wide:
+            hard.append(i)
+    return views.names.of(names), hard
+
+
+def _accepted(op: Op, free: Free, perm: Sequence[int], limits: Limits) -> bool:
+    """Whether the chip takes the op on permuted tensors: some run along certain axes only."""
+    operands = list(op.operands)
+    for k in range(len(data_operands(op, free))):
+        operands[k] = Value(operands[k].type.transposed(perm))
+    result = op.results[0].type.transposed(result_perm(op, free, perm))
+    return limits.reason(op.name, operands, renumber(op, free, perm), [result]) is None
+
+
+def _reshape_move(op: Op, views: Views, positions: AxisOrder, side: int) -> Choice | None:
+    """The blocks in the order of their source's axes (side 0) or of their result's (side 1)."""
+    groups = views.groups.get(op)
+    if groups is None:
+        return None
+    for value, k in ((op.operands[0], 0), (op.results[0], 1))[:: -1 if side else 1]:
+        names = views.names.of(views[value].names)
+        sizes = [len(group[k]) for group in groups]
+        axes: Order = tuple([i for group in groups for i in group[k]])
+        if not all(names[i] in positions for i in axes):
+            continue
+        order = sorted(axes, key=lambda i: (positions[names[i]], i))
+        starts = {group[k]: g for g, group in enumerate(groups)}
+        perm, at = [], 0
+        while at < len(order):
+            size = next((n for n in set(sizes) if tuple(order[at : at + n]) in starts), 0)
+            if not size:
+                break
+            perm.append(starts[tuple(order[at : at + size])])
+            at += size
+        if len(perm) == len(groups):
+            return reshape_choice(op, groups, views, perm, positions)
+    return None
