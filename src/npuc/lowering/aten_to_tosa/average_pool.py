@@ -1,0 +1,245 @@
+"""Average pooling: AVG_POOL2D where padding does not count, else sums by DEPTHWISE_CONV2D."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from npuc.ir import DType, Quant, TensorType, Value
+from npuc.lowering.aten_to_tosa.pool import Window, check_type, fit, recode, windows
+from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, to_output
+from npuc.lowering.registry import lowers
+from npuc.lowering.tosa_builder import NCHW, NHWC, TosaBuilder
+
+#: fraction bits of the reciprocals by which sums of unequal windows are multiplied, and of the product
+RECIPROCAL_BITS, AVERAGE_BITS = 30, 14
+
+
+@lowers("aten.avg_pool2d")
+def avg_pool2d(
+    b: TosaBuilder, x: Value, kernel: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], ceil_mode: bool, count_include_pad: bool,
+    divisor_override: int | None,
+) -> Value:  # fmt: skip
+    """avg_pool2d -> AVG_POOL2D; DEPTHWISE_CONV2D of ones where the divisor is another one."""
+    axes = windows(b, kernel, stride, padding)
+    counts = [divisors(w, s, count_include_pad) for w, s in zip(axes, x.type.ints[2:])]
+    if divisor_override is not None:
+        counts = [np.ones(axes[0].out), np.full(axes[1].out, divisor_override)]
+    out = b.out[0].transposed(NHWC[4])
+    return b.nchw(average_window(b, b.nhwc(x), axes, counts, out))
+
+
+@lowers("aten.avg_pool3d")
+def avg_pool3d(
+    b: TosaBuilder, x: Value, kernel: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], ceil_mode: bool, count_include_pad: bool,
+    divisor_override: int | None,
+) -> Value:  # fmt: skip
+    """avg_pool3d -> the average over height and width, then over depth."""
+    depth, rows, columns = windows(b, kernel, stride, padding)
+    b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
+    sizes = x.type.ints[2:]
+    counts = [
+        divisors(w, s, count_include_pad) for w, s in zip((depth, rows, columns), sizes)
+    ]  # fmt: skip
+    if divisor_override is not None:
+        plane = float(rows.kernel * columns.kernel)
+        counts = [np.full(depth.out, divisor_override / plane), np.full(rows.out, plane),
+                  np.ones(columns.out)]  # fmt: skip
+    image = b.transpose(x, NHWC[5])
+    n, d, h, w, c = image.type.ints
+    image = b.reshape(image, (n * d, h, w, c))
+    area = Window(1, 1, 0, rows.out * columns.out)
+    out = b.out[0].with_(shape=(n, depth.out, area.out, c))
+    if _same_codes(x.type, out):  # two roundings, of half a step each
+        plane_type = x.type.with_(shape=(n * d, rows.out, columns.out, c))
+        y = average_window(b, image, (rows, columns), counts[1:], plane_type)
+        y = b.reshape(y, (n, d, area.out, c))
+        y = average_window(b, y, (depth, area), [counts[0], np.ones(area.out)], out)
+    else:
+        sums = _accumulate(b, image, (rows, columns), 1)
+        if sums.type.dtype is DType.INT48:  # 48-bit values cannot be moved
+            sums = b.rescale(sums, 1.0, DType.INT32)
+        sums = _sum_depth(b, b.reshape(sums, (n, d, area.out, c)), depth)
+        divisor = np.outer(counts[0], np.outer(counts[1], counts[2]))
+        y = _divide(b, sums, divisor.reshape(1, depth.out, area.out, 1), x.type, out)
+    y = b.reshape(y, (n, depth.out, rows.out, columns.out, c))
+    return b.transpose(y, NCHW[5])
+
+
+def _sum_depth(b: TosaBuilder, sums: Value, depth: Window) -> Value:
+    """Integer sums over the windows of axis 1 of [N, D, A, C]: one ADD per tap."""
+    n, d, area, c = sums.type.ints
+    span = depth.out * depth.stride + depth.kernel - 1
+    pads = (0, 0, depth.before, max(span - depth.before - d, 0), 0, 0, 0, 0)
+    if any(pads):
+        sums = b.PAD(sums, pads, b.scalar(0, DType.INT32, 1))
+    total = None
+    for tap in range(depth.kernel):
+        taken = b.slice(sums, (0, tap, 0, 0), (n, depth.out * depth.stride, area, c))
+        taken = b.reshape(taken, (n * depth.out, depth.stride, area, c))
+        taken = b.slice(taken, (0, 0, 0, 0), (n * depth.out, 1, area, c))
+        total = taken if total is None else b.ADD(total, taken)
+    assert total is not None
+    return b.reshape(total, (n, depth.out, area, c))
+
+
+@lowers("aten.adaptive_avg_pool2d")
+def adaptive_avg_pool2d(b: TosaBuilder, x: Value, output_size: Sequence[int]) -> Value:
+    """adaptive_avg_pool2d -> one average per run of equally spaced windows, and CONCAT."""
+    b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
+    image, (h, w) = b.nhwc(x), x.type.ints[2:]
+    out = b.out[0].transposed(NHWC[4])
+    bands = []
+    for top, rows in adaptive_runs(h, output_size[0]):
+        cells = []
+        for left, columns in adaptive_runs(w, output_size[1]):
+            size = (image.type.ints[0], rows.needed, columns.needed, image.type.ints[3])
+            part = b.slice(image, (0, top, left, 0), size)
+            shape = (size[0], rows.out, columns.out, size[3])
+            counts = [np.full(a.out, a.kernel) for a in (rows, columns)]
+            cells.append(average_window(b, part, (rows, columns), counts, out.with_(shape=shape)))
+        bands.append(_concat(b, cells, 2))
+    return b.nchw(_concat(b, bands, 1))
+
+
+def _concat(b: TosaBuilder, parts: list[Value], axis: int) -> Value:
+    if len(parts) == 1:
+        return parts[0]
+    return b.CONCAT(*parts, axis=axis, quant=parts[0].type.quant)  # type: ignore[no-any-return]
+
+
+def adaptive_runs(size: int, out: int) -> list[tuple[int, Window]]:
+    """The windows of adaptive pooling, floor(i * size / out) .. ceil((i + 1) * size / out).
+
+    Grouped into (start, Window) of neighbours with one size and one distance.
+    """
+    starts = [i * size // out for i in range(out)]
+    sizes = [-((-(i + 1) * size) // out) - starts[i] for i in range(out)]
+    runs, i = [], 0
+    while i < out:
+        j, step = i + 1, 1
+        if j < out and sizes[j] == sizes[i]:
+            step = starts[j] - starts[i]
+        while j < out and sizes[j] == sizes[i] and starts[j] - starts[j - 1] == step:
+            j += 1
+        runs.append((starts[i], Window(sizes[i], step, 0, j - i)))
+        i = j
+    return runs
+
+
+def divisors(window: Window, size: int, include_pad: bool) -> np.ndarray:
+    """By how many elements PyTorch divides at each position, along one axis.
+
+    Padding counts when `include_pad`; what ceil_mode adds beyond the padding never does.
+    """
+    start = np.arange(window.out) * window.stride - window.before
+    end = np.minimum(start + window.kernel, size + window.before)
+    if include_pad:
+        return end - start
+    return np.minimum(end, size) - np.maximum(start, 0)
+
+
+def average_window(
+    b: TosaBuilder, x: Value, axes: Sequence[Window], counts: Sequence[np.ndarray],
+    out: TensorType,
+) -> Value:  # fmt: skip
+    """Sum of each window of [N, H, W, C] over counts[0][row] * counts[1][column], as type `out`."""
+    check_type(b, x)
+    elements = [divisors(w, s, False) for w, s in zip(axes, x.type.ints[1:3])]
+    of_elements = all(np.array_equal(c, e) for c, e in zip(counts, elements))
+    if of_elements and _same_codes(x.type, out):
+        return recode(b, _average(b, x, axes), out)
+    divisor = np.outer(counts[0], counts[1]).astype(np.float64)
+    if x.type.dtype.is_float and np.all(divisor == divisor[0, 0]):
+        return _accumulate(b, x, axes, 1 / divisor[0, 0])
+    sums = _accumulate(b, x, axes, 1)
+    return _divide(b, sums, divisor.reshape(1, *divisor.shape, 1), x.type, out)
+
+
+def _same_codes(have: TensorType, want: TensorType) -> bool:
+    if have.quant is None or want.quant is None:
+        return have.dtype.is_float
+    return (have.dtype, have.quant.s, have.quant.zp) == (want.dtype, want.quant.s, want.quant.zp)
+
+
+def _average(b: TosaBuilder, x: Value, axes: Sequence[Window]) -> Value:
+    x, pad = fit(b, x, axes)
+    return b.AVG_POOL2D(  # type: ignore[no-any-return]
+        x, b.zero_point(x), b.zero_point(x), kernel=tuple(a.kernel for a in axes),
+        stride=tuple(a.stride for a in axes), pad=pad,
+        acc_type=DType.FP32 if x.type.dtype.is_float else DType.INT32, quant=x.type.quant,
+    )  # fmt: skip
+
+
+def _accumulate(b: TosaBuilder, x: Value, axes: Sequence[Window], weight: float) -> Value:
+    """Sums of the windows, each element times `weight` (1 for integers)."""
+    x, pad = fit(b, x, axes)
+    dtype, channels = x.type.dtype, x.type.ints[3]
+    kernel_type = dtype if dtype.is_float else DType.INT8
+    shape = (axes[0].kernel, axes[1].kernel, channels, 1)
+    kernel = b.const(np.full(shape, weight, kernel_type.numpy), kernel_type)
+    acc = ACCUMULATOR[dtype]
+    bias_type = dtype if dtype.is_float else acc
+    return b.DEPTHWISE_CONV2D(  # type: ignore[no-any-return]
+        x, kernel, b.const(np.zeros(channels, bias_type.numpy), bias_type), b.zero_point(x),
+        b.zero_point(kernel), pad=pad, stride=tuple(a.stride for a in axes), acc_type=acc,
+    )  # fmt: skip
+
+
+def _divide(
+    b: TosaBuilder, sums: Value, divisor: np.ndarray, x: TensorType, out: TensorType
+) -> Value:
+    """Sums of elements of type `x` over `divisor`: in the RESCALE where it is one, else by MUL."""
+    if sums.type.dtype.is_float:
+        factor = b.const((1 / divisor).astype(sums.type.dtype.numpy))
+        return b.MUL(sums, factor, b.scalar(0, DType.INT8, 1))  # type: ignore[no-any-return]
+    step = _quantized(b, x, out).s
+    if np.all(divisor == divisor.flat[0]):
+        return to_output(b, sums, np.float64(step / divisor.flat[0]), out)
+    bits = AVERAGE_BITS if x.dtype is DType.INT8 else AVERAGE_BITS - 8
+    if sums.type.dtype is DType.INT48:
+        sums = b.rescale(sums, 1.0, DType.INT32)
+    reciprocal = np.rint(2.0**RECIPROCAL_BITS / divisor).astype(np.int32)
+    shift = b.scalar(RECIPROCAL_BITS - bits, DType.INT8, 1)
+    product = b.MUL(sums, b.const(reciprocal), shift)
+    return to_output(b, product, np.float64(step * 2.0**-bits), out)
+
+
+def _quantized(b: TosaBuilder, x: TensorType, out: TensorType) -> Quant:
+    if x.quant is None or out.quant is None:
+        b.refuse(f"pooling of {x.dtype.name} values that are not quantized")
+    assert x.quant is not None
+    return x.quant
+
+
+def mean_as_avg_pool(b: TosaBuilder, x: Value, axes: Sequence[int], out: TensorType) -> Value:
+    """Mean over neighbouring `axes` (kept with size 1) as AVG_POOL2D, in the dtype and quant of `out`.
+
+    Axes that reach to the end are the spatial ones of a channels-first value. One rounding, to the
+    step of `out`. Raises Unsupported where the window exceeds the target's largest kernel.
+    """
+    b.require(x.type.is_static, f"mean over the symbolic shape {x.type.shape}")
+    shape, first, last = x.type.ints, min(axes), max(axes) + 1
+    count = prod(shape[first:last])
+    outer, inner = prod(shape[:first]), prod(shape[last:])
+    rows = _rows(shape[first:last])
+    kept = tuple(1 if first <= i < last else d for i, d in enumerate(shape))
+    if last < len(shape):
+        image = b.reshape(x, (outer, rows, count // rows, inner))
+    else:
+        n = shape[0] if first > 1 else 1
+        channels = outer // n
+        image = b.nhwc(b.reshape(x, (n, channels, rows, count // rows)))
+    window = (Window(rows, 1, 0, 1), Window(count // rows, 1, 0, 1))
+    type = TensorType(out.dtype, (image.type.ints[0], 1, 1, image.type.ints[3]), out.quant)
+    y = average_window(b, image, window, [np.full(1, rows), np.full(1, count // rows)], type)
+    return b.reshape(y, kept) if last < len(shape) else b.reshape(b.nchw(y), kept)
+
+
+def _rows(dims: Sequence[int]) -> int:
+    """The height of the window of a mean over `dims`."""
+    return 1 if len(dims) == 1 else dims[0]
