@@ -32,7 +32,7 @@ def test_while_loop(count: int) -> None:
 
 def test_endless_loop_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tosa, "MAX_ITERATIONS", 3)
-    with pytest.raises(NpucError, match="WHILE_LOOP.*did not end in 3 iterations"):
+    with pytest.raises(NpucError, match=r"WHILE_LOOP.*did not end in 3 iterations"):
         evaluate(loop(), [np.array(9, np.int32), np.zeros(4, np.int32)])
 
 
@@ -146,7 +146,7 @@ def test_division_by_zero_is_an_error() -> None:
     b = Builder()
     x = b.input(ROW)
     graph = b.finish(b.emit("tosa.INTDIV", [x, x], {}, [ROW]))
-    with pytest.raises(NpucError, match="tosa.INTDIV.*a divisor is 0"):
+    with pytest.raises(NpucError, match=r"tosa.INTDIV.*a divisor is 0"):
         evaluate(graph, [np.arange(4, dtype=np.int32)])
 
 
@@ -154,7 +154,7 @@ def test_division_by_zero_is_an_error() -> None:
 def test_only_tosa_operators_can_be_evaluated(kind: str) -> None:
     b = Builder()
     graph = b.finish(b.emit(kind, [b.input(ROW)], {}, [ROW]))
-    with pytest.raises(NpucError, match=f"{kind}.*no TOSA operator that can be evaluated"):
+    with pytest.raises(NpucError, match=rf"{kind}.*no TOSA operator that can be evaluated"):
         evaluate(graph, [np.zeros(4, np.int32)])
 
 

@@ -83,7 +83,7 @@ class _Regions:
         name, number = wanted, self.used.get(wanted, 0)
         while name in self.used:
             name, number = f"{wanted}_{number}", number + 1
-        self.used[wanted] = number
+        self.used[wanted] = max(number, 1)
         self.used.setdefault(name, 1)
         return name
 

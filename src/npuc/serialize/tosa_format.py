@@ -38,6 +38,13 @@ def attribute_table(op_name: str) -> str:
     return schema.unions["Attribute"][schema.enums["Op"][op_name] - 1]
 
 
+def operator_of(table: str) -> str:
+    """The operator of an attribute table: Conv2dAttribute -> CONV2D."""
+    schema = tosa_schema()
+    number = schema.unions["Attribute"].index(table) + 1
+    return next(name for name, n in schema.enums["Op"].items() if n == number)
+
+
 def element_bytes(array: np.ndarray, dtype: DType) -> np.ndarray:
     """The elements as they lie in a file: contiguous, little-endian.
 

@@ -1,5 +1,6 @@
 """The TOSA dialect: definitions from the specification's tables, shape rules, limits."""
 
+from npuc.dialects.tosa import mlir_text  # noqa: F401 - registers the printer
 from npuc.dialects.tosa.definition import DEFINITIONS, EXTENSIONS, LEVELS, Definition
 from npuc.dialects.tosa.infer import InvalidOp, broadcast, infer
 from npuc.dialects.tosa.limits import ChipPolicy, Limits
