@@ -171,16 +171,11 @@ class Pieces:
         pieces = [_first(curve)]
         now = pieces[0].evaluate()
         while len(pieces) <= CORRECTIONS:
-            error = np.where(known, np.abs(now - curve), 0)
-            window = _worst_window(error, GOOD * step)
-            if window is None:
-                break
-            piece = Piece.over(*window, curve - now).ending(0, 0)
-            better = now + piece.evaluate()
-            if np.abs(better - curve)[known].max() > error.max():
+            piece = _correction(curve - now, known, GOOD * step)
+            if piece is None:
                 break
             pieces.append(piece)
-            now = better
+            now = now + piece.evaluate()
         worst = float(np.abs(np.clip(now, -(2**15), 2**15 - 1) - curve)[known].max()) / step
         b.require(
             worst <= BAD,
@@ -238,16 +233,35 @@ def _better(piece: Piece, curve: np.ndarray) -> Piece:
     return min(piece, other, key=lambda p: p.worst(curve))
 
 
-def _worst_window(error: np.ndarray, good: float) -> tuple[int, int] | None:
-    """(center, zoom) of a window around the cluster of codes with the largest error, or None."""
-    bad = np.flatnonzero(error > good)
-    if not bad.size:
-        return None
-    # codes less than four cells of a table apart belong together
-    groups = np.split(bad, np.flatnonzero(np.diff(bad) > 512) + 1)
-    worst = max(groups, key=lambda g: float(error[g].max()))
-    center, zoom = _window(int(worst[0]), int(worst[-1]), margin=2)
-    return (center, zoom) if zoom else None
+def _correction(missing: np.ndarray, known: np.ndarray, good: float) -> Piece | None:
+    """The window over which a further table removes most of what exceeds `good`; None when
+    nothing exceeds it or no window helps."""
+
+    def excess(left: np.ndarray) -> float:
+        return float((np.maximum(np.abs(left) - good, 0)[known] ** 2).sum())
+
+    bad = np.flatnonzero(known & (np.abs(missing) > good))
+    best, least = None, excess(missing) * 0.999
+    for center, zoom in _candidates(bad, int(np.argmax(np.where(known, np.abs(missing), 0)))):
+        piece = Piece.over(center, zoom, missing).ending(0, 0)
+        left = excess(missing - piece.evaluate())
+        if left < least:
+            best, least = piece, left
+    return best
+
+
+def _candidates(bad: np.ndarray, worst: int) -> list[tuple[int, int]]:
+    """Windows (center, zoom) of every width around the worst code: as far left, as far right and
+    as centered on the bad codes as they can be."""
+    found = []
+    for zoom in range(1, 8) if bad.size else ():
+        half, margin = 2 ** (15 - zoom), 3 * (128 >> zoom)
+        near = bad[np.abs(bad - worst) < 2 * half - 2 * margin]
+        first, last = int(near[0]), int(near[-1])
+        low, high = worst + margin - half, worst - margin + half
+        for center in (first + half - margin, last - half + margin, (first + last) // 2):
+            found.append((min(max(center, low), high) - 2**15, zoom))
+    return list(dict.fromkeys(found))
 
 
 def _window(first: int, last: int, margin: int) -> tuple[int, int]:

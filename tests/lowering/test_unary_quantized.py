@@ -1,0 +1,166 @@
+"""Functions of one quantized tensor: one TABLE, exact for int8, within two steps for int16."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from npuc.ir import DType, Quant
+from tests.lowering.harness import (
+    TOSA_INT,
+    TOSA_INT16,
+    U55,
+    U85,
+    check_op,
+    given,
+    int16,
+    lowered,
+    ops,
+    quant_for,
+    refuses,
+    vela,
+)
+from tests.lowering.test_unary_float import FUNCTIONS, schema
+
+aten = torch.ops.aten
+
+
+def operand(kind: str, bits: int, count: int = 600):
+    low, high = FUNCTIONS[kind]
+    x = np.linspace(max(low, 1.01) if kind == "acosh" else low, high, count)
+    return given(x, quant=quant_for(x, bits))
+
+
+def result_quant(kind: str, x, bits: int) -> Quant:
+    args, kwargs = schema(kind)
+    y = getattr(aten, kind)(x.meaning, *args, **kwargs).numpy()
+    return quant_for(y[np.isfinite(y)], bits)
+
+
+@pytest.mark.parametrize("kind", FUNCTIONS)
+def test_int8_is_one_exact_table(kind: str) -> None:
+    x = operand(kind, 8)
+    args, kwargs = schema(kind)
+    graph = check_op(
+        f"aten.{kind}", (x, *args), getattr(aten, kind), kwargs=kwargs, limits=TOSA_INT,
+        out_quant=result_quant(kind, x, 8), steps=1, wrong=0.15,  # ties of float32 and float64
+    )  # fmt: skip
+    assert ops(graph) == ["TABLE"]
+
+
+@pytest.mark.parametrize("kind", [k for k in FUNCTIONS if k != "frac"])
+def test_int16(kind: str) -> None:
+    x = operand(kind, 16, 4001)
+    args, kwargs = schema(kind)
+    check_op(
+        f"aten.{kind}", (x, *args), getattr(aten, kind), kwargs=kwargs, limits=TOSA_INT16,
+        out_quant=result_quant(kind, x, 16), steps=4,
+    )  # fmt: skip
+
+
+def test_common_activations_of_int16_are_one_table() -> None:
+    for kind in ("sigmoid", "silu", "gelu", "elu", "leaky_relu", "neg", "abs"):
+        x = operand(kind, 16)
+        args, kwargs = schema(kind)
+        graph = lowered(
+            f"aten.{kind}", (x, *args), getattr(aten, kind), kwargs=kwargs, limits=TOSA_INT16,
+            out_quant=result_quant(kind, x, 16),
+        )  # fmt: skip
+        assert ops(graph) == ["TABLE", "RESCALE"], kind
+
+
+def test_table_entry_describes_its_code_whatever_qmin_is() -> None:
+    x = np.linspace(-6, 6, 128)
+    quant = Quant(6 / 127, 0, None, -127, 127)
+    check_op(
+        "aten.sigmoid", (given(x, quant=quant),), aten.sigmoid, limits=TOSA_INT,
+        out_quant=Quant(1 / 256, -128), steps=0,
+    )  # fmt: skip
+
+
+def test_what_is_not_finite_saturates() -> None:
+    x = given(np.arange(-4.0, 5.0), quant=Quant(1.0))
+    check_op("aten.reciprocal", (x,), aten.reciprocal, limits=TOSA_INT, out_quant=Quant(0.01), steps=0)
+    check_op("aten.log", (x,), aten.log, limits=TOSA_INT, out_quant=Quant(0.02, 3), steps=0)
+
+
+def test_parameters_reach_the_table() -> None:
+    x = np.linspace(-4, 4, 96)
+    q = quant_for(x)
+    cases = [
+        ("aten.pow.Tensor_Scalar", (3,), aten.pow, {}),
+        ("aten.elu", (0.5, 1.2, 0.3), aten.elu, {}),
+        ("aten.softplus", (2.0, 1.0), aten.softplus, {}),
+        ("aten.gelu", (), aten.gelu, {"approximate": "tanh"}),
+        ("aten.round.decimals", (), aten.round, {"decimals": 1}),
+        ("aten.threshold", (0.3, -2.0), aten.threshold, {}),
+    ]
+    for kind, args, call, kwargs in cases:
+        out = quant_for(call(torch.from_numpy(x), *args, **kwargs))
+        graph = check_op(
+            kind, (given(x, quant=q), *args), call, kwargs=kwargs, limits=TOSA_INT, out_quant=out
+        )
+        assert ops(graph) == ["TABLE"], kind
+
+
+def test_rounding_of_int16_is_exact() -> None:
+    """A 16-bit table would smear every jump over 128 codes."""
+    scale = 1 / 4096
+    x = given(np.arange(-30000, 30000, 7) * scale, quant=int16(scale))
+    ties = given(np.asarray([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3, -3]), quant=int16(scale))
+    for kind in ("floor", "ceil", "round", "trunc"):
+        for limits in (TOSA_INT16, U55):
+            for operand in (x, ties):
+                check_op(
+                    f"aten.{kind}", (operand,), getattr(aten, kind), limits=limits,
+                    out_quant=int16(scale), steps=0,
+                )  # fmt: skip
+
+
+def test_int8_to_int16_and_back() -> None:
+    x = np.linspace(-5, 5, 300)
+    check_op(
+        "aten.silu", (given(x, quant=quant_for(x)),), aten.silu, limits=TOSA_INT16,
+        out_quant=int16(5 / 32767), steps=1,
+    )  # fmt: skip
+    graph = check_op(
+        "aten.silu", (given(x, quant=quant_for(x, 16)),), aten.silu, limits=TOSA_INT16,
+        out_quant=quant_for([-0.3, 5]), steps=1, wrong=0.05,
+    )  # fmt: skip
+    assert ops(graph) == ["TABLE", "RESCALE", "RESCALE"]
+
+
+def test_glu() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 6, 4))
+    y = aten.glu(torch.from_numpy(x), 1).numpy()
+    for bits, limits, steps in ((8, TOSA_INT, 1), (16, TOSA_INT16, 3)):
+        check_op(
+            "aten.glu", (given(x, quant=quant_for(x, bits)), 1), aten.glu, limits=limits,
+            out_quant=quant_for(y, bits), steps=steps,
+        )  # fmt: skip
+
+
+def test_refusals() -> None:
+    x = np.linspace(-5, 5, 50)
+    wide, narrow = given(x, quant=quant_for(x, 16)), given(x, quant=quant_for(x))
+    quant = Quant(0.1)
+    refuses("aten.tan", (wide,), aten.tan, "of 65536 steps", limits=TOSA_INT16, out_quant=int16(0.01))
+    refuses("aten.exp", (wide,), aten.exp, "EXT-INT16", limits=TOSA_INT, out_quant=int16(0.01))
+    refuses("aten.exp", (given(x),), aten.exp, "quantized operand", limits=TOSA_INT, out_quant=quant)
+    refuses("aten.exp", (narrow,), aten.exp, "quantized but", limits=TOSA_INT, out_dtype=DType.FP32)
+    per_channel = given(np.zeros((2, 3)), quant=Quant([0.1, 0.2], 0, 0))
+    refuses("aten.exp", (per_channel,), aten.exp, "per-channel", limits=TOSA_INT, out_quant=quant)
+    refuses("aten.exp", (given(np.arange(3)),), aten.exp, "no form for INT32", out_dtype=DType.FP32)
+
+
+@pytest.mark.parametrize("limits", [U55, U85], ids=["u55", "u85"])
+def test_vela_runs_a_table_as_one_operation(limits) -> None:
+    for bits in (8, 16):
+        x = np.linspace(-6, 6, 4096).reshape(1, 16, 16, 16)
+        graph = lowered(
+            "aten.sigmoid", (given(x, quant=quant_for(x, bits)),), aten.sigmoid, limits=limits,
+            out_quant=Quant(1 / 256, -128) if bits == 8 else int16(1 / 32768),
+        )  # fmt: skip
+        result = vela(graph, limits.name)
+        assert len(result.ops) == 1, [op.name for op in result.ops]
