@@ -81,7 +81,7 @@ class Tensor:
     def meaning(self) -> torch.Tensor:
         """What the stored values mean: float64 when quantized, else float32 or the integers."""
         if self.type.quant is not None:
-            return torch.from_numpy(self.type.quant.dequantize(self.stored))
+            return torch.from_numpy(np.asarray(self.type.quant.dequantize(self.stored)))
         if self.type.dtype.is_float:
             return torch.from_numpy(self.stored.astype(np.float64))
         return torch.from_numpy(self.stored)
