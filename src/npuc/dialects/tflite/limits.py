@@ -1,0 +1,107 @@
+"""What a TFLite target takes: element types, ranks, and a chip's own restrictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from npuc.dialects.tflite.definition import DEFINITIONS, Definition
+from npuc.dialects.tflite.infer import InvalidOp
+from npuc.dialects.tflite.quantization import check_quantization
+from npuc.errors import Unsupported
+from npuc.ir import DType, TensorType, Value
+
+if TYPE_CHECKING:
+    from npuc.dialects.tflite.op_builder import TfliteOpBuilder
+
+Attrs = Mapping[str, Any]
+ChipPolicy = Callable[[str, Sequence[Value], Attrs, Sequence[TensorType]], "str | None"]
+
+
+@dataclass(frozen=True)
+class TfliteLimits:
+    """Limits of a target that takes TFLite files.
+
+    floats: whether operators on floats may stand in the file (DEQUANTIZE and QUANTIZE at its ends
+    are always allowed). `chip` returns why the chip refuses an op that LiteRT has.
+    """
+
+    name: str = "tflite"
+    floats: bool = True
+    chip: ChipPolicy | None = None
+    _types: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def has_int64(self) -> bool:
+        """Whether the model's INT64 stays: no, TFLite Micro and NPUs have INT32 only."""
+        return False
+
+    def op_builder(self) -> TfliteOpBuilder:
+        """A builder for passes."""
+        from npuc.dialects.tflite.op_builder import TfliteOpBuilder
+
+        return TfliteOpBuilder(self)
+
+    def check(
+        self, name: str, operands: Sequence[Value], attrs: Attrs, results: Sequence[TensorType]
+    ) -> None:
+        """Raise Unsupported with the rule and its number when an op is outside the limits.
+
+        Raises InvalidOp where quantization parameters break the operator's rule.
+        """
+        reason = self.reason(name, operands, attrs, results)
+        if reason is not None:
+            raise Unsupported(f"{name}: {reason}")
+        check_quantization(name, [v.type for v in operands], results)
+
+    def reason(
+        self, name: str, operands: Sequence[Value], attrs: Attrs, results: Sequence[TensorType]
+    ) -> str | None:
+        """Why an op is outside the limits, or None."""
+        definition = DEFINITIONS[name]
+        if not definition.signatures:  # IF and WHILE take anything
+            return self.chip(name, operands, attrs, results) if self.chip else None
+        key = (name, *[v.type.dtype for v in operands], *[t.dtype for t in results])
+        if key not in self._types:
+            self._types[key] = self._type_reason(definition, operands, results)
+        return (
+            self._types[key]
+            or _size_reason(definition, operands, results)
+            or (self.chip(name, operands, attrs, results) if self.chip else None)
+        )
+
+    def _type_reason(
+        self, definition: Definition, operands: Sequence[Value], results: Sequence[TensorType]
+    ) -> str | None:
+        dtypes = tuple(v.type.dtype for v in operands)
+        least = sum(not n.endswith("?") for n in definition.operands)
+        if definition.is_variadic:
+            if len(set(dtypes)) > 1:
+                raise InvalidOp(f"{definition.name}: operands of types {dtypes}")
+            dtypes, least = dtypes[:1], 1
+        if not least <= len(dtypes) <= len(definition.operands):
+            raise InvalidOp(f"{definition.name} takes {definition.operands}, not {len(dtypes)}")
+        fits = any(
+            s[: len(dtypes)] == dtypes and r is results[0].dtype for s, r in definition.signatures
+        )
+        if not fits:
+            names = ", ".join(dict.fromkeys(d.name for d in (*dtypes, results[0].dtype)))
+            return f"LiteRT has no kernel for {names}"
+        boundary = definition.name in ("QUANTIZE", "DEQUANTIZE", "CAST")
+        if not self.floats and not boundary and dtypes[0] is DType.FP32:
+            return f"{self.name} takes no operators on floats"
+        return None
+
+
+def _size_reason(
+    definition: Definition, operands: Sequence[Value], results: Sequence[TensorType]
+) -> str | None:
+    for t in (*[v.type for v in operands], *results):
+        if not t.is_static:
+            return f"shape {t.shape} has symbolic dimensions; TFLite targets take static shapes"
+        if t.rank > definition.max_rank:
+            return f"rank {t.rank} exceeds {definition.max_rank}"
+        if 0 in t.shape:
+            return f"tensor {t.shape} is empty"
+    return None

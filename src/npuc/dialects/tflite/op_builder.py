@@ -1,0 +1,127 @@
+"""A builder with one method per TFLite operator, within the limits of a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npuc.dialects.tflite.definition import DEFINITIONS
+from npuc.dialects.tflite.infer import InvalidOp, infer
+from npuc.dialects.tflite.limits import TfliteLimits
+from npuc.dialects.tflite.quantization import fixed_quant
+from npuc.ir import Builder, DType, Quant, TensorType, Value
+
+
+class TfliteOpBuilder(Builder):
+    """`b.ADD(x, y, quant=q)` emits an operator and returns its result.
+
+    Positional arguments are the operands, keywords attributes, or `dtype` and `quant` of the
+    result. The result of an operator that keeps or fixes its parameters gets them without `quant`.
+    Raises Unsupported outside `limits`, InvalidOp where parameters break the operator's rule. Ops
+    that are copied (`emit`) are checked too where `check_copies` says so.
+    """
+
+    def __init__(self, limits: TfliteLimits, check_copies: bool = False) -> None:
+        super().__init__(verify=self._check if check_copies else None)
+        self.limits = limits
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]: ...
+
+    def _check(
+        self, kind: str, operands: Sequence[Value], attrs: Mapping[str, Any],
+        results: Sequence[TensorType],
+    ) -> None:  # fmt: skip
+        if kind.startswith("tflite."):
+            self.limits.check(kind[7:], operands, attrs, results)
+
+    def tflite(
+        self, name: str, *operands: Value, dtype: DType | None = None, quant: Quant | None = None,
+        **attrs: Any,
+    ) -> Any:  # fmt: skip
+        """Emit operator `name`; a single result is returned bare, several as a tuple."""
+        definition = DEFINITIONS[name]
+        attrs = {**definition.attributes, **{k: _plain(v) for k, v in attrs.items()}}
+        missing = [k for k, v in attrs.items() if v is ...]
+        if missing or attrs.keys() != definition.attributes.keys():
+            raise InvalidOp(f"{name}: attributes {sorted(attrs)}, without value: {missing}")
+        if all(v.type.is_static for v in operands):
+            types = infer(name, operands, attrs, dtype)
+        else:  # the check below says why not
+            types = (operands[0].type,)
+        if quant is None:
+            quant = _implied(name, operands, types[0])
+        if quant is not None:
+            types = (types[0].with_(quant=quant), *types[1:])
+        if self.verify is None:
+            self._check("tflite." + name, operands, attrs, types)
+        results = self.emit("tflite." + name, operands, attrs, types)
+        return results[0] if len(results) == 1 else results
+
+    # -- constants --------------------------------------------------------------------------
+
+    def scalar(self, value: Any, dtype: DType, rank: int = 0, quant: Quant | None = None) -> Value:
+        """A constant with one element, of `rank` dimensions of size 1."""
+        return self.const(np.full((1,) * rank, value).astype(dtype.numpy), dtype, quant)
+
+    # -- data movement ----------------------------------------------------------------------
+
+    def transpose(self, x: Value, perms: Sequence[int]) -> Value:
+        """TRANSPOSE; of a constant at once, as a view; as a RESHAPE where only axes of size 1 move."""
+        perms = tuple(int(p) for p in perms)
+        if perms == tuple(range(x.type.rank)):
+            return x
+        quant = x.type.quant.transposed(perms) if x.type.quant else None
+        if x.is_const:
+            return self.const(x.array.transpose(perms), x.type.dtype, quant)
+        return self.TRANSPOSE(x, perms=perms, quant=quant)  # type: ignore[no-any-return]
+
+    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+        """RESHAPE; of a constant at once. Keeps a per-tensor quantization."""
+        shape = tuple(int(d) for d in shape)
+        if shape == x.type.shape:
+            return x
+        if x.is_const:
+            return self.const(x.array.reshape(shape), x.type.dtype, x.type.quant)
+        return self.RESHAPE(x, shape=shape)  # type: ignore[no-any-return]
+
+    def slice(self, x: Value, start: Sequence[int], size: Sequence[int]) -> Value:
+        """SLICE; of a constant at once, the whole tensor as it is."""
+        start, size = tuple(map(int, start)), tuple(map(int, size))
+        if size == x.type.shape:
+            return x
+        if x.is_const:
+            window = tuple(slice(s, s + n) for s, n in zip(start, size))
+            return self.const(x.array[window], x.type.dtype, x.type.quant)
+        return self.SLICE(x, begin=start, size=size)  # type: ignore[no-any-return]
+
+
+def _implied(name: str, operands: Sequence[Value], result: TensorType) -> Quant | None:
+    """Parameters that the operator itself decides."""
+    fixed = fixed_quant(name, result.dtype)
+    if fixed is not None or DEFINITIONS[name].quant != "same":
+        return fixed
+    return next((v.type.quant for v in operands if v.type.dtype is result.dtype), None)
+
+
+def _plain(value: Any) -> Any:
+    """Attributes are hashable and of Python's own types."""
+    if isinstance(value, (list, tuple)):
+        return tuple(int(v) for v in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def emit(self: TfliteOpBuilder, *operands: Any, **attrs: Any) -> Any:
+        return self.tflite(name, *operands, **attrs)
+
+    emit.__name__ = name
+    return emit
+
+
+# Methods of the class, not of one builder: a region's builder is a copy of its parent's.
+for _name in DEFINITIONS:
+    setattr(TfliteOpBuilder, _name, _operator(_name))
