@@ -97,7 +97,7 @@ class _Reader:
         if f.element in ("scalar", "enum"):
             code, size = self.schema.scalar(f.type)
             data = self.slice(at + 4, count * size)
-            if size == 1:
+            if f.type in ("ubyte", "uint8"):
                 return data
             return [self.number(f, v) for v in struct.unpack(f"<{count}{code}", data)]
         self.slice(at + 4, 4 * count)

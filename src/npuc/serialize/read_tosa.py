@@ -176,7 +176,7 @@ class _BlockReader:
         """The data of a tensor; of files above 2 GiB it lies behind the flatbuffer."""
         if table.get("offset", 0) > 1:
             return self.reader.data[table["offset"] : table["offset"] + table["size"]]
-        return np.asarray(table.get("data", b""), np.uint8)
+        return np.frombuffer(table.get("data", b""), np.uint8)
 
     def variable(self, table: Table) -> dict[str, Any]:
         type = self.typed(table["name"])
@@ -200,7 +200,7 @@ class _BlockReader:
                 value = int(value.rpartition("_")[2])
             elif f.name in ("min_val", "max_val"):
                 dtype = self.typed(inputs[0]).dtype
-                value = elements(np.asarray(value, np.uint8), dtype, 1)[0]
+                value = elements(np.frombuffer(value, np.uint8), dtype, 1)[0]
                 value = float(value) if dtype.is_float else int(value)
             elif f.type == "ubyte":
                 value = bytes(value)

@@ -176,6 +176,9 @@ class _Block:
         key = (id(blob), dtype, value.type.shape)
         name = self.constants.get(key)
         if name is None:
+            if dtype is DType.INT4 and blob.array.size and blob.array.min() < -7:
+                why = f"its constant {value.name or value.type} holds -8; INT4 of TOSA is -7..7"
+                raise NpucError(reader.kind, str(reader.loc), why)
             data = element_bytes(blob.array, dtype)
             name = self.constants[key] = self.define(value, "const", data)
             kind = "CONST_SHAPE" if dtype is DType.SHAPE else "CONST"

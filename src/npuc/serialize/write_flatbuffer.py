@@ -68,13 +68,15 @@ class _Writer:
         self.schema = schema
         self.parts: list[Any] = []
         self.size = 0
+        #: the largest alignment asked for: what the whole file is a multiple of
+        self.align = 8
         self.strings: dict[str, int] = {}
         self.layouts: dict[tuple[str, tuple[str, ...]], tuple[_Layout, list[Field]]] = {}
 
     def finish(self, root: Mapping[str, Any]) -> bytes:
         place = self.table(self.schema.root, root)
         header = 4 + len(self.schema.identifier)
-        self.pad(header, 8)
+        self.pad(header, self.align)
         self.push(_LENGTH.pack(self.size + header - place) + self.schema.identifier)
         return b"".join(reversed(self.parts))
 
@@ -88,6 +90,7 @@ class _Writer:
 
     def pad(self, length: int, align: int) -> None:
         """Make the next `length` bytes start at a multiple of `align`."""
+        self.align = max(self.align, align)
         missing = -(self.size + length) % align
         if missing:
             self.push(bytes(missing))
