@@ -1,0 +1,192 @@
+"""softmax and log_softmax: exact within a step on quantized values, in integers throughout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from npuc.ir import DType, Quant, TensorType, Value
+from npuc.lowering.aten_to_tosa.fixed_point import (
+    bytes_of_table,
+    has_int16_table,
+    logarithm,
+    multiply,
+    number,
+    precise_reciprocal,
+    reciprocal,
+    shifted_right,
+)
+from npuc.lowering.aten_to_tosa.table import table16
+from npuc.lowering.registry import lowers
+from npuc.lowering.tosa_builder import TosaBuilder
+
+#: what exp(0) is as an integer
+ONE = 32767
+
+#: exp of less than this is below half a step of ONE
+LOWEST = -11.2
+
+#: with an output step below this a probability needs more than 16 bits before its RESCALE
+FINE_STEP = 2.0**-10
+
+#: rows longer than this could overflow an INT32 sum
+LONGEST_ROW = 2**16
+
+RowMax = Callable[[TosaBuilder, Value], Value]
+
+
+def reduce_max(b: TosaBuilder, rows: Value) -> Value:
+    """Largest of each row of [1, R, N]."""
+    return b.REDUCE_MAX(rows, axis=2, quant=rows.type.quant)  # type: ignore[no-any-return]
+
+
+@lowers("aten.softmax")
+def softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
+    """softmax -> EXP and RECIPROCAL; quantized: exp table, integer sum, CLZ-normalised reciprocal."""
+    if x.type.dtype.is_float:
+        return float_softmax(b, x, dim)
+    return integer_softmax(b, x, dim, reduce_max)
+
+
+@lowers("aten.log_softmax")
+def log_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
+    """log_softmax -> EXP and LOG; quantized: exp table, integer sum and its logarithm by table."""
+    if x.type.dtype.is_float:
+        return float_log_softmax(b, x, dim)
+    return integer_log_softmax(b, x, dim, reduce_max)
+
+
+def float_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
+    """REDUCE_MAX, SUB, EXP, REDUCE_SUM, RECIPROCAL, MUL; 16-bit floats compute in FP32."""
+    shifted = _less_maximum(b, x, dim)
+    powers = b.EXP(shifted)
+    total = b.RECIPROCAL(b.REDUCE_SUM(powers, axis=dim))
+    return _narrow(b, b.MUL(powers, total, b.scalar(0, DType.INT8, 1)), x.type.dtype)
+
+
+def float_log_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
+    """REDUCE_MAX, SUB, EXP, REDUCE_SUM, LOG, SUB."""
+    shifted = _less_maximum(b, x, dim)
+    total = b.LOG(b.REDUCE_SUM(b.EXP(shifted), axis=dim))
+    return _narrow(b, b.SUB(shifted, total), x.type.dtype)
+
+
+def _less_maximum(b: TosaBuilder, x: Value, dim: int) -> Value:
+    if x.type.dtype is not DType.FP32:
+        x = b.CAST(x, dtype=DType.FP32)
+    return b.SUB(x, b.REDUCE_MAX(x, axis=dim))  # type: ignore[no-any-return]
+
+
+def _narrow(b: TosaBuilder, y: Value, dtype: DType) -> Value:
+    return y if y.type.dtype is dtype else b.CAST(y, dtype=dtype)
+
+
+def integer_softmax(b: TosaBuilder, x: Value, dim: int, row_max: RowMax) -> Value:
+    """Form A of the measured ones: full-size tensors of 16 bits, 32 bits only per row.
+
+    e = exp(x - max) * 32767 by table; s = sum of e; y = e * 2**29 / s * 2**-29 / scale.
+    """
+    _, out = _parameters(b, x)
+    rows = as_rows(b, x, dim)
+    e = _exponentials(b, rows, row_max(b, rows))
+    total = b.REDUCE_SUM(_as_int32(b, e), axis=2)
+    if out.quant is not None and out.quant.s < FINE_STEP:
+        t, n = precise_reciprocal(b, total)
+        wide = shifted_right(b, t, b.SUB(number(b, t, 16), n))  # 2**44 / total
+        product, bits = multiply(b, _as_int32(b, e), wide, 14), 30
+    else:
+        t, n = reciprocal(b, total)
+        r = shifted_right(b, t, b.SUB(number(b, t, 16), n))  # 2**29 / total
+        if e.type.dtype is DType.INT16:
+            r = _as_int32(b, b.rescale(r, 1.0, DType.INT16))
+        product, bits = multiply(b, _as_int32(b, e), r), 29
+    y = b.requantize(product, np.float64(2.0**-bits), out)
+    return from_rows(b, y, x.type.ints, dim)
+
+
+def integer_log_softmax(b: TosaBuilder, x: Value, dim: int, row_max: RowMax) -> Value:
+    """x - max - log(sum of exp(x - max)), the per-row part as one 16-bit number."""
+    quant, out = _parameters(b, x)
+    rows = as_rows(b, x, dim)
+    largest = row_max(b, rows)
+    e = _exponentials(b, rows, largest)
+    total = b.REDUCE_SUM(_as_int32(b, e), axis=2)
+    log_total = logarithm(b, total, 16)  # of total, which is 32767 times the sum
+    offset = b.SUB(log_total, number(b, total, round(np.log(ONE) * 2**16)))
+    # in units of one step of the result: the larger of the two addends, times 2**k, fits 31 bits
+    span = np.log(LONGEST_ROW) + quant.s * 2.0 ** rows.type.dtype.bits
+    unit = span * 2.0**-29
+    x_part = b.rescale(rows, quant.s / unit, DType.INT32, in_zp=quant.zp)
+    m_part = b.rescale(largest, quant.s / unit, DType.INT32, in_zp=quant.zp)
+    l_part = b.rescale(offset, 2.0**-16 / unit, DType.INT32)
+    y = b.requantize(b.SUB(x_part, b.ADD(m_part, l_part)), np.float64(unit), out)
+    return from_rows(b, y, x.type.ints, dim)
+
+
+def _parameters(b: TosaBuilder, x: Value) -> tuple[Quant, TensorType]:
+    quant, out = x.type.quant, b.out[0]
+    if quant is None or out.quant is None:
+        b.refuse(f"softmax of {x.type.dtype.name} values that are not quantized")
+    assert quant is not None
+    narrow = x.type.dtype in (DType.INT8, DType.INT16)
+    b.require(narrow, f"softmax takes INT8 and INT16, not {x.type.dtype.name}")
+    b.require(x.type.is_static, f"softmax over the symbolic shape {x.type.shape}")
+    return quant, out
+
+
+def as_rows(b: TosaBuilder, x: Value, dim: int) -> Value:
+    """[1, R, N] with the axis `dim` last."""
+    length = x.type.ints[dim]
+    b.require(length <= LONGEST_ROW, f"softmax over {length} elements; sums take {LONGEST_ROW}")
+    order = [i for i in range(x.type.rank) if i != dim] + [dim]
+    moved = b.transpose(x, order)
+    return b.reshape(moved, (1, x.type.size // length, length))
+
+
+def from_rows(b: TosaBuilder, y: Value, shape: tuple[int, ...], dim: int) -> Value:
+    """The reverse of `as_rows`."""
+    rest = [d for i, d in enumerate(shape) if i != dim]
+    back = list(range(len(shape) - 1))
+    back.insert(dim, len(shape) - 1)
+    assert prod(rest) * shape[dim] == y.type.size
+    return b.transpose(b.reshape(y, (*rest, shape[dim])), back)
+
+
+def _as_int32(b: TosaBuilder, x: Value) -> Value:
+    """The codes as they are; zero points cancel in differences."""
+    return x if x.type.dtype is DType.INT32 else b.rescale(x, 1.0, DType.INT32)
+
+
+def _exponentials(b: TosaBuilder, rows: Value, largest: Value) -> Value:
+    """exp(x - max) * 32767 by table, INT16, or INT32 without 16-bit tables.
+
+    Differences of 8-bit codes hit the table's entries exactly.
+    """
+    quant = rows.type.quant
+    assert quant is not None
+    rows, largest = _as_int32(b, rows), _as_int32(b, largest)
+    if quant.qmax > 127 or quant.qmin < -128:
+        return _wide_exponentials(b, rows, largest, quant.s)
+    difference = b.SUB(rows, largest)
+    if has_int16_table(b):
+        steps = np.minimum(np.arange(513) - 256, 0)
+        codes = b.rescale(difference, 128.0, DType.INT16)
+        return table16(b, codes, np.rint(ONE * np.exp(quant.s * steps)))
+    codes = b.rescale(difference, 1.0, DType.INT8, out_zp=127)
+    return bytes_of_table(b, codes, ONE * np.exp(quant.s * np.arange(-255, 1)))
+
+
+def _wide_exponentials(b: TosaBuilder, rows: Value, largest: Value, scale: float) -> Value:
+    """The same for 16-bit codes: the range in which exp is not 0 spans the table."""
+    top = 127 * 256 + 128  # the last but one entry stands for the maximum
+    middle = max(round(top * -LOWEST / (top + 32768) / scale), 1)  # in steps of x
+    width = middle * scale / top
+    difference = b.SUB(rows, b.SUB(largest, number(b, largest, middle)))
+    codes = b.rescale(difference, scale / width, DType.INT16)
+    points = np.arange(513) * 128 - 32768
+    entries = ONE * np.exp(np.minimum(points - top, 0) * width)
+    # linear interpolation lies above exp: half of that is taken off the points
+    entries = np.where(entries < ONE, entries * (1 - (128 * width) ** 2 / 16), entries)
+    return table16(b, codes, np.rint(entries))
