@@ -1,4 +1,4 @@
-'''The many ATen spellings of one op become one canonical op: the list that lowering rules are written against.
+"""The many ATen spellings of one op become one canonical op: the list that lowering rules are written against.
 
 Arguments are positional in the order below, those after `*` by keyword; every argument is always there.
 Tensors are Values in the model's (NCHW) layout; `T?` may be None. Sizes are ints (SymDim where dynamic),
@@ -96,4 +96,55 @@ Control flow and quantization
 Quantized ops: every float operand and result of a quantized op has `type.quant`, with these exceptions: weight/bias/statistics of norms and
 prelu's weight may stay FP32 constants. A convolution's or linear's bias is INT32 with scale = x.scale * weight.scale. A scalar constant beside a
 quantized operand is quantized so that its value is exact. The value of `pad` and the bounds of `clamp` stay real numbers.
-'''
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from npuc.errors import Unsupported
+from npuc.frontend.fold_constants import EVALUATED
+from npuc.frontend.placed import placed
+from npuc.frontend.spellings import SPELLINGS, Speller
+from npuc.ir import Graph, Op, Value, sweep, unpack
+
+
+def canonicalize(graph: Graph) -> Graph:
+    """`graph` (as imported) with every op in its canonical form. One sweep.
+
+    Raises Unsupported for ops that no target can have (dynamic quantization, ...).
+    """
+    builder = Speller()
+    builder.read = _read_values(graph)
+    return sweep(graph, _respell, builder)
+
+
+@lru_cache(maxsize=None)
+def spelled_kinds(known: frozenset[str]) -> frozenset[str]:
+    """Imported kinds that end in `known` canonical kinds: no other expansion is needed for them."""
+    spelled = {kind for kind, spelling in SPELLINGS.items() if spelling.into <= known}
+    return frozenset(spelled | EVALUATED | {kind for kind in known if kind not in SPELLINGS})
+
+
+def _read_values(graph: Graph) -> frozenset[Value]:
+    """All values that an op or an output reads, those in regions included."""
+    read = {v for op in graph.walk() for v in op.operands} | set(graph.outputs)
+    for op in graph.walk():
+        for region in op.regions:
+            read |= set(region.outputs)
+    return frozenset(read)
+
+
+def _respell(c: Speller, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
+    spelling = SPELLINGS.get(op.kind)
+    if spelling is None:
+        return None
+    args, kwargs = unpack(op, operands)
+    c.op, c.out = op, tuple([r.type for r in op.results])
+    try:
+        made = spelling.respell(c, *args, **kwargs)
+    except Unsupported as error:
+        raise placed(error, op.loc.op or op.kind, str(op.loc)) from None
+    if made is None:
+        return None
+    return made if isinstance(made, tuple) else (made,)

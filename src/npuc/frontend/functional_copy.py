@@ -8,7 +8,7 @@ guards, clones and inactive dropouts are gone. Each step is local: nothing is tr
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -97,9 +97,10 @@ class FunctionalCopy:
                 )  # fmt: skip
         raise ValueError("an FX graph ends with its output")
 
-    def finish(self, outputs: Sequence[Any], name: str) -> GraphModule:
-        """The graph module that returns the tuple of `outputs` (cells)."""
-        self.graph.output(tuple(self.read(o) for o in outputs))
+    def finish(self, outputs: Any, name: str) -> GraphModule:
+        """The graph module that returns `outputs`: a tuple of cells, or one."""
+        several = isinstance(outputs, (tuple, list))
+        self.graph.output(tuple(self.read(o) for o in outputs) if several else self.read(outputs))
         _erase_dead(self.graph)
         used = {n.target for n in self.graph.nodes if n.op == "get_attr"}
         root = {k: v for k, v in self.root.items() if k in used}
@@ -215,11 +216,11 @@ class FunctionalCopy:
         if twin is None:
             raise _no_functional_form(node, target)
         made = self._emit(node, twin, args, kwargs).node
-        return self._as_dtype_of(old, made)
+        return self._as_dtype_of(old, made, self._functional_value(made))
 
     def _assign(self, node: Node, old: Node, new: Node) -> Node:
         """`new` with the element type and shape of `old`: what `copy_` writes."""
-        new = self._as_dtype_of(old, new)
+        new = self._as_dtype_of(old, new, self.value(new))
         shape = old.meta["val"].shape
         if tuple(new.meta["val"].shape) != tuple(shape):
             expand = torch.ops.aten.expand.default
@@ -227,9 +228,8 @@ class FunctionalCopy:
             new.meta = dict(node.meta, val=old.meta["val"])
         return new
 
-    def _as_dtype_of(self, old: Node, new: Node) -> Node:
-        dtype = old.meta["val"].dtype
-        value = self.value(new)
+    def _as_dtype_of(self, old: Node, new: Node, value: Any) -> Node:
+        dtype = self.value(old).dtype
         return new if value.dtype == dtype else self._to(new, dtype)
 
     def _to(self, node: Node, dtype: torch.dtype) -> Node:
@@ -238,22 +238,30 @@ class FunctionalCopy:
         return made
 
     def value(self, node: Node) -> Any:
-        """The fake result of a node: its meta["val"], inferred where that is missing or of a
-        functional op whose result has another type than the tensor it was written to."""
-        known = node.meta.get("val")
-        if node.op == "get_attr" and known is None:
-            known = self._mode().from_tensor(self.root[str(node.target)].detach(), static_shapes=True)
-            node.meta["val"] = known
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-            return known
-        operands = [self.value(a) for a in node.args if isinstance(a, Node)]
-        dtypes = {v.dtype for v in operands if isinstance(v, torch.Tensor)}
-        if known is not None and (dtypes <= {known.dtype}) and not _compares(node.target):
-            return known
+        """The fake result of a node: its meta["val"], inferred where that is missing."""
+        if node.meta.get("val") is not None:
+            return node.meta["val"]
+        if node.op == "get_attr":
+            tensor = self.root[str(node.target)].detach()
+            node.meta["val"] = self._mode().from_tensor(tensor, static_shapes=True)
+        elif node.op == "call_function":
+            self._infer(node)
+        return node.meta.get("val")
+
+    def _infer(self, node: Node) -> None:
         args = torch.fx.map_arg(node.args, self.value)
         kwargs = torch.fx.map_arg(node.kwargs, self.value)
         with torch.no_grad():
-            node.meta["val"] = node.target(*args, **kwargs)
+            node.meta["val"] = node.target(*args, **kwargs)  # type: ignore[operator]
+
+    def _functional_value(self, node: Node) -> Any:
+        """The fake result of the functional form of an in-place op: its element type may differ
+        from that of the tensor which the op wrote."""
+        known = node.meta.get("val")
+        operands = [self.value(a) for a in node.args if isinstance(a, Node)]
+        dtypes = {v.dtype for v in operands if isinstance(v, torch.Tensor)}
+        if known is None or not dtypes <= {known.dtype} or _compares(node.target):
+            self._infer(node)
         return node.meta["val"]
 
     def _mode(self) -> Any:
@@ -295,7 +303,7 @@ class FunctionalCopy:
             n: inner.input(n.name, n.meta) for n in body.graph.nodes if n.op == "placeholder"
         }
         outputs = inner.copy(body, env)
-        self.root[name] = inner.finish(list(outputs), name)
+        self.root[name] = inner.finish(outputs, name)
         return Cell(self.graph.get_attr(name))
 
     def _cast(self, node: Node, kind: str, args: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -1,0 +1,345 @@
+"""Program (FX graph) -> Graph of `aten.*` ops; sub-graphs of constants are evaluated on the way."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from npuc.errors import Reason, Unsupported
+from npuc.frontend.fold_constants import evaluate, evaluate_like
+from npuc.frontend.placed import placed
+from npuc.frontend.program import Program
+from npuc.frontend.source_location import loc_of
+from npuc.frontend.splice import fetch, kind_of
+from npuc.frontend.symbolic import dim_of
+from npuc.frontend.torch_arrays import as_array, dtype_of, torch_dtype
+from npuc.ir import Builder, DType, Graph, SymDim, TensorType, Value, pack
+
+#: a constant larger than this that repeats its elements is stored once and expanded by an op
+REPEATED_BYTES = 2**16
+
+_SIZES = ("aten.sym_size", "aten.sym_numel", "aten.sym_stride", "aten.sym_storage_offset")
+_PARTS = {"aten.real": 0, "aten.imag": 1}
+_MISSING = object()
+
+
+class Complex(tuple[Value, Value]):
+    """A complex value as its real and imaginary part."""
+
+
+def import_fx(program: Program) -> Graph:
+    """The program as a graph of aten ops.
+
+    Inputs: the tensor leaves of the user's inputs, then the states. Outputs: as the program's
+    graph returns them, the same value in two slots twice. `origins` maps the name of each FX
+    node to its value. Raises Unsupported for values that no target stores (complex numbers) and
+    sizes that depend on a tensor's values.
+    """
+    importer = _Importer()
+    inputs = [importer.input(node) for node in program.placeholders]
+    outputs = importer.run(program.graph_module, dict(zip(program.placeholders, inputs)))
+    return importer.finish(outputs, re_name(program.name))
+
+
+def re_name(name: str) -> str:
+    """A name that MLIR text and C headers take."""
+    return "".join(c if c.isalnum() else "_" for c in name) or "main"
+
+
+class _Importer:
+    """Imports one FX graph (the program's or that of a branch) into one builder."""
+
+    def __init__(self) -> None:
+        self.builder = Builder()
+        self.origins: dict[str, tuple[Value, None]] = {}
+        self.constants: dict[int, tuple[torch.Tensor, Value]] = {}
+        self.gm: GraphModule
+
+    def input(self, node: Node) -> Value:
+        value = self.builder.input(_type(node.meta["val"]), node.name)
+        self.origins[node.name] = (value, None)
+        return value
+
+    def run(self, gm: GraphModule, env: dict[Node, Any]) -> list[Any]:
+        """Import all nodes of `gm`; returns what it returns."""
+        self.gm = gm
+        for node in gm.graph.nodes:
+            if node.op == "call_function":
+                self._located(node, env)
+            elif node.op == "get_attr":
+                value = fetch(gm, str(node.target))
+                env[node] = value.detach() if isinstance(value, torch.Tensor) else value
+            elif node.op == "output":
+                return [_bind(a, env) for a in _flat(node.args[0])]
+        raise ValueError("an FX graph ends with its output")
+
+    def finish(self, outputs: Sequence[Any], name: str) -> Graph:
+        values = [self.value(o) for o in outputs]
+        return self.builder.finish(values, name, self.origins)
+
+    def value(self, given: Any) -> Value:
+        """An IR value: constants are added to the graph where they are first used."""
+        if isinstance(given, Value):
+            return given
+        if not isinstance(given, torch.Tensor):
+            given = torch.tensor(given)
+        found = self.constants.get(id(given))
+        if found is not None:
+            return found[1]
+        value = self._constant(given)
+        self.constants[id(given)] = (given, value)
+        return value
+
+    def _constant(self, tensor: torch.Tensor) -> Value:
+        """A constant; one that repeats its elements is expanded from the smaller one."""
+        if tensor.numel() * tensor.element_size() > REPEATED_BYTES and 0 in tensor.stride():
+            once = tensor[tuple(slice(0, 1) if s == 0 else slice(None) for s in tensor.stride())]
+            if 4 * once.numel() <= tensor.numel():
+                operands, attrs = pack((self.value(once), tuple(tensor.shape)), {})
+                attrs["kwargs"] = {"implicit": False}
+                return self.builder.emit("aten.expand", operands, attrs, [_type(tensor)])[0]
+        return self.builder.const(as_array(tensor), dtype_of(tensor.dtype))
+
+    # one node ----------------------------------------------------------------------------------
+
+    def _located(self, node: Node, env: dict[Node, Any]) -> None:
+        """Import a call; a failure names its place in the user's model."""
+        kind = kind_of(node.target)
+        self.builder.loc = loc_of(node.meta, node.name, kind)
+        try:
+            result = self._call(node, kind, env)
+        except Unsupported as error:
+            raise placed(error, kind, str(self.builder.loc)) from None
+        env[node] = result
+        if isinstance(result, Value) and not result.is_const:
+            result.name = result.name or node.name
+            self.origins[node.name] = (result, None)
+
+    def _call(self, node: Node, kind: str, env: dict[Node, Any]) -> Any:
+        target: Any = node.target
+        args = [_bind(a, env) for a in node.args]
+        kwargs = {k: _bind(v, env) for k, v in node.kwargs.items()}
+        if target is operator.getitem:
+            return args[0][args[1]]
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return self._control_flow(node, getattr(target, "_name", kind), args)
+        if not isinstance(target, torch._ops.OpOverload):
+            return _number(target, node.meta.get("val", _MISSING), args, kwargs)
+        if kind.startswith(_SIZES):
+            return dim_of(node.meta["val"])
+        if kind in _PARTS or kind == "aten.view_as_real":
+            return self._part(kind, args[0])
+        value = node.meta.get("val", _MISSING)
+        if not _has_value(args) and not _has_value(kwargs.values()):
+            results = evaluate(kind, target, args, kwargs)
+            if results is not None:
+                return results
+        if isinstance(value, torch.Tensor):
+            constant = evaluate_like(kind, args, value)
+            if constant is not None:
+                return constant
+        return self._emit(kind, target, args, kwargs, value)
+
+    def _emit(self, kind: str, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
+        args, kwargs = _fill_defaults(target, args, kwargs)
+        args = [self._argument(a) for a in args]
+        kwargs = {k: self._argument(v) for k, v in kwargs.items()}
+        operands, attrs = pack(args, kwargs)
+        if value is _MISSING:
+            value = _infer(kind, target, args, kwargs)
+        if isinstance(value, torch.Tensor) and value.dtype.is_complex:
+            return self._complex(kind, operands, attrs, value)
+        if not isinstance(value, (torch.Tensor, tuple, list)):
+            raise Unsupported(
+                Reason("", "", "a number that depends on a tensor's values decides what follows",
+                       "compute with tensors instead (torch.where)")
+            )  # fmt: skip
+        several = isinstance(value, (tuple, list))
+        values = list(value) if several else [value]
+        types = [_type(v) for v in values if isinstance(v, torch.Tensor)]
+        made = iter(self.builder.emit(kind, operands, attrs, types))
+        results = tuple(next(made) if isinstance(v, torch.Tensor) else None for v in values)
+        return results if several else results[0]
+
+    def _argument(self, argument: Any) -> Any:
+        """An argument as the IR holds it: Values, numbers, strings, DTypes, tuples of these."""
+        if isinstance(argument, torch.Tensor):
+            return self.value(argument)
+        if isinstance(argument, (tuple, list)):
+            return tuple([self._argument(a) for a in argument])
+        if isinstance(argument, torch.dtype):
+            return dtype_of(argument)
+        if isinstance(argument, (torch.device, torch.memory_format, torch.layout)):
+            return str(argument)
+        if isinstance(argument, Complex):
+            raise Unsupported("it computes with complex numbers, which no target stores")
+        return argument
+
+    def _complex(self, kind: str, operands: Any, attrs: Any, value: torch.Tensor) -> Complex:
+        if kind != "aten.fft_rfft2":
+            raise Unsupported("it computes with complex numbers, which no target stores")
+        part = TensorType(DType.FP32, tuple(dim_of(d) for d in value.shape))
+        return Complex(self.builder.emit(kind, operands, attrs, [part, part]))
+
+    def _part(self, kind: str, source: Any) -> Any:
+        if isinstance(source, torch.Tensor):
+            return {"aten.real": torch.real, "aten.imag": torch.imag}.get(kind, torch.view_as_real)(
+                source
+            )
+        if kind in _PARTS:
+            return source[_PARTS[kind]] if isinstance(source, Complex) else source
+        part = source[0].type.with_(shape=(*source[0].type.shape, 1))
+        columns = []
+        for half in source:
+            operands, attrs = pack((half, part.shape), {})
+            columns += self.builder.emit("aten.view", operands, attrs, [part])
+        operands, attrs = pack((tuple(columns), part.rank - 1), {})
+        whole = part.with_(shape=(*part.shape[:-1], 2))
+        return self.builder.emit("aten.cat", operands, attrs, [whole])[0]
+
+    # regions -----------------------------------------------------------------------------------
+
+    def _control_flow(self, node: Node, name: str, args: list[Any]) -> Any:
+        if name == "cond":
+            return self._cond(node, *args)
+        if name == "while_loop":
+            return self._while_loop(*args)
+        raise Unsupported("no target has this control flow; torch.cond and while_loop are known")
+
+    def _cond(self, node: Node, condition: Any, yes: Any, no: Any, inputs: Any = ()) -> Any:
+        if isinstance(condition, (bool, torch.Tensor)):
+            return tuple(self._inline(yes if bool(condition) else no, inputs))
+        if not isinstance(condition, Value):
+            raise Unsupported("the condition is a size that is known only at run time")
+        carried = [v for v in inputs if isinstance(v, Value)]
+        regions = [self._region(gm, inputs, f"{node.name}_{w}") for gm, w in ((yes, "then"), (no, "else"))]
+        types = [v.type for v in regions[0].outputs]
+        operands, attrs = pack((condition, *carried), {})
+        return tuple(self.builder.emit("aten.cond", operands, attrs, types, regions))
+
+    def _while_loop(self, test: Any, body: Any, carried: Any, extra: Any = ()) -> Any:
+        """Values that stay the same in the loop are carried too; constants move into the regions."""
+        values = [self.value(v) for v in carried]
+        kept = [v for v in extra if isinstance(v, Value)]
+        inputs = [*values, *extra]
+        regions = [
+            self._region(test, inputs, "condition"),
+            self._region(body, inputs, "body", pass_on=len(kept)),
+        ]
+        operands, attrs = pack((*values, *kept), {})
+        types = [v.type for v in operands]
+        results = self.builder.emit("aten.while_loop", operands, attrs, types, regions)
+        return tuple(results[: len(values)])
+
+    def _region(self, gm: GraphModule, inputs: Sequence[Any], name: str, pass_on: int = 0) -> Graph:
+        """A branch or body; its inputs are those of `inputs` that are values."""
+        inner = _Importer()
+        places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        env: dict[Node, Any] = {}
+        for place, given in zip(places, inputs):
+            if isinstance(given, Value):
+                env[place] = inner.builder.input(given.type, place.name)
+            else:
+                env[place] = given
+        outputs = inner.run(gm, env)
+        if pass_on:
+            outputs += inner.builder.inputs[-pass_on:]
+        return inner.finish(outputs, name)
+
+    def _inline(self, gm: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+        outer = self.gm
+        places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        results = self.run(gm, dict(zip(places, inputs)))
+        self.gm = outer
+        return results
+
+
+# arguments and types -------------------------------------------------------------------------
+
+
+def _bind(argument: Any, env: dict[Node, Any]) -> Any:
+    """An FX argument with the imported values of its nodes."""
+    if isinstance(argument, Node):
+        return env[argument]
+    if isinstance(argument, (tuple, list)):
+        return [_bind(a, env) for a in argument]
+    if isinstance(argument, torch.SymInt):
+        return dim_of(argument)
+    return argument
+
+
+def _flat(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
+
+
+def _has_value(arguments: Any) -> bool:
+    for a in arguments:
+        if isinstance(a, (Value, Complex)):
+            return True
+        if isinstance(a, (tuple, list)) and _has_value(a):
+            return True
+    return False
+
+
+@lru_cache(maxsize=None)
+def _schema(target: Any) -> tuple[tuple[str, Any, bool], ...]:
+    return tuple((a.name, a.default_value, a.kwarg_only) for a in target._schema.arguments)
+
+
+def _fill_defaults(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """All arguments of the schema: positional ones in order, keyword-only ones by name."""
+    filled, named = list(args), {}
+    for index, (name, default, keyword) in enumerate(_schema(target)):
+        if index < len(args):
+            continue
+        if keyword:
+            named[name] = kwargs.get(name, default)
+        else:
+            filled.append(kwargs.get(name, default))
+    return filled, named
+
+
+def _type(value: torch.Tensor) -> TensorType:
+    shape = tuple([d if isinstance(d, int) else dim_of(d) for d in value.shape])
+    return TensorType(dtype_of(value.dtype), shape)
+
+
+def _number(target: Any, value: Any, args: Any, kwargs: Any) -> Any:
+    """The result of arithmetic on sizes."""
+    if isinstance(value, torch.SymInt):
+        return dim_of(value)
+    if value is not _MISSING:
+        return value
+    if any(isinstance(a, (Value, SymDim)) for a in (*args, *kwargs.values())):
+        raise Unsupported(f"{target} on tensors or open sizes is not an ATen op")
+    return target(*args, **kwargs)
+
+
+def _infer(kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The result without data of a node that has no meta["val"] (those of torchao's convert)."""
+    meta = [_meta(a) for a in args]
+    if ".quantize_" in kind or ".dequantize_" in kind:
+        name = "dtype" if ".quantize_" in kind else "out_dtype"
+        dtype = kwargs.get(name) or next((a for a in args[1:] if isinstance(a, DType)), None)
+        if ".dequantize_" in kind:
+            dtype = kwargs.get(name) or DType.FP32
+        return torch.empty_like(meta[0], dtype=torch_dtype(dtype or DType.INT8))
+    return target(*meta, **{k: _meta(v) for k, v in kwargs.items()})
+
+
+def _meta(argument: Any) -> Any:
+    """An argument for PyTorch's shape inference."""
+    if isinstance(argument, Value):
+        dtype = torch_dtype(argument.type.dtype)
+        return torch.empty(argument.type.ints, dtype=dtype, device="meta")
+    if isinstance(argument, DType):
+        return torch_dtype(argument)
+    if isinstance(argument, tuple):
+        return [_meta(a) for a in argument]
+    return argument
+

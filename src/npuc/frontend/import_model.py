@@ -1,0 +1,47 @@
+"""Program -> canonical graph of aten ops with quantized types: the frontend from start to end."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import TYPE_CHECKING, Any
+
+from npuc.ir import Graph
+
+if TYPE_CHECKING:
+    from npuc.frontend.program import Program
+
+
+def import_model(program: Program, known_kinds: Set[str]) -> Graph:
+    """The program as a graph whose ops are of `known_kinds` as far as expansions reach.
+
+    known_kinds: the kinds for which the target has a lowering rule. `program.graph_module` is
+    changed in place (ops without a rule expanded, batch norms folded), so that it stays the
+    reference that names the same values. Raises Unsupported.
+    """
+    from npuc.frontend.canonicalize import canonicalize
+    from npuc.frontend.fold_qdq import fold_qdq
+    from npuc.frontend.import_fx import import_fx
+
+    prepare(program, known_kinds)
+    return fold_qdq(canonicalize(import_fx(program)))
+
+
+def prepare(program: Program, known_kinds: Set[str]) -> None:
+    """Expand the ops without a rule and fold batch norms, in place in `program.graph_module`."""
+    from npuc.frontend.canonicalize import spelled_kinds
+    from npuc.frontend.decompose import expand
+    from npuc.frontend.fold_batch_norm import fold_batch_norm
+
+    known = spelled_kinds(frozenset(known_kinds))
+    gm = program.graph_module
+    fold_batch_norm(gm)
+    if any(_takes_batch_statistics(node) for node in gm.graph.nodes):
+        known = known - {"aten.batch_norm", "aten.native_batch_norm"}
+    expand(gm, known.__contains__)
+
+
+def _takes_batch_statistics(node: Any) -> bool:
+    """Whether a node is a batch norm without running statistics: it is arithmetic, not a layer."""
+    from npuc.frontend.splice import kind_of
+
+    return kind_of(node.target) == "aten.batch_norm" and bool(node.args[5])

@@ -1,0 +1,422 @@
+"""Spellings of element-wise ops: element types made equal, numbers made constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from npuc.frontend.spellings.registry import add, spells
+from npuc.frontend.spellings.speller import Speller
+from npuc.ir import DType, Value
+
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+# element types -------------------------------------------------------------------------------
+
+
+def common_dtype(*operands: Any) -> DType:
+    """The type in which PyTorch computes with these tensors and numbers (its promotion rules):
+    tensors with dims come before 0-d ones and those before numbers, within one category."""
+    ranked: list[list[DType]] = [[], [], []]
+    for x in operands:
+        if isinstance(x, Value):
+            ranked[0 if x.type.rank else 1].append(x.type.dtype)
+        elif x is not None:
+            ranked[2].append(_number_type(x))
+    best: DType | None = None
+    for group in ranked:
+        if group:
+            best = _combine(best, _promote_all(group))
+    assert best is not None
+    return best
+
+
+def _number_type(x: Any) -> DType:
+    if isinstance(x, bool):
+        return DType.BOOL
+    return DType.FP32 if isinstance(x, float) else DType.INT64
+
+
+def _promote_all(group: list[DType]) -> DType:
+    best = group[0]
+    for dtype in group[1:]:
+        best = _promote(best, dtype)
+    return best
+
+
+def _combine(higher: DType | None, lower: DType) -> DType:
+    if higher is None:
+        return lower
+    if higher.is_float:
+        return higher
+    if higher is DType.BOOL or lower.is_float:
+        return _promote(higher, lower)
+    return higher
+
+
+@lru_cache(maxsize=None)
+def _promote(a: DType, b: DType) -> DType:
+    import torch
+
+    from npuc.frontend.torch_arrays import dtype_of, torch_dtype
+
+    return dtype_of(torch.promote_types(torch_dtype(a), torch_dtype(b)))
+
+
+def as_value(c: Speller, x: Any, dtype: DType) -> Value:
+    """A tensor converted to `dtype`, a number as a 0-d constant of it."""
+    return c.to(x, dtype) if isinstance(x, Value) else c.number(x, dtype)
+
+
+def _arithmetic(c: Speller, kind: str, a: Any, b: Any, dtype: DType | None = None, **kw: Any) -> Value:
+    """A two-operand op in the common type; its result converted to what the model has."""
+    dtype = dtype or common_dtype(a, b)
+    type = c.out[0].with_(dtype=dtype)
+    made = c.make(kind, type, as_value(c, a, dtype), as_value(c, b, dtype), **kw)
+    return c.to(made, c.out[0].dtype)
+
+
+# arithmetic ----------------------------------------------------------------------------------
+
+
+@spells("add.Tensor add.Scalar _add_relu.Tensor", into="add.Tensor")
+def add_(c: Speller, a: Any, b: Any, alpha: Any = 1) -> Value:
+    if c.out[0].dtype is DType.BOOL:
+        return _arithmetic(c, "aten.logical_or", a, b)
+    return _arithmetic(c, "aten.add.Tensor", a, b, alpha=alpha)
+
+
+@spells("sub.Tensor sub.Scalar subtract.Tensor subtract.Scalar", into="sub.Tensor")
+def sub(c: Speller, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return _arithmetic(c, "aten.sub.Tensor", a, b, alpha=alpha)
+
+
+@spells("rsub.Tensor rsub.Scalar", into="sub.Tensor")
+def rsub(c: Speller, a: Any, b: Any, alpha: Any = 1) -> Value:
+    return _arithmetic(c, "aten.sub.Tensor", b, a, alpha=alpha)
+
+
+@spells("mul.Tensor mul.Scalar multiply.Tensor multiply.Scalar", into="mul.Tensor")
+def mul(c: Speller, a: Any, b: Any) -> Value:
+    kind = "aten.logical_and" if c.out[0].dtype is DType.BOOL else "aten.mul.Tensor"
+    return _arithmetic(c, kind, a, b)
+
+
+@spells(
+    "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode divide.Tensor divide.Scalar "
+    "divide.Tensor_mode divide.Scalar_mode true_divide.Tensor true_divide.Scalar",
+    into="div.Tensor",
+)
+def div(c: Speller, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+    dtype = common_dtype(a, b)
+    if rounding_mode is None and not dtype.is_float:
+        dtype = c.out[0].dtype
+    return _arithmetic(c, "aten.div.Tensor", a, b, dtype, rounding_mode=rounding_mode)
+
+
+@spells("floor_divide floor_divide.Scalar", into="div.Tensor")
+def floor_divide(c: Speller, a: Any, b: Any) -> Value:
+    return div(c, a, b, "floor")
+
+
+@spells("pow.Tensor_Scalar float_power.Tensor_Scalar", into="pow.Tensor_Scalar")
+def pow_scalar(c: Speller, x: Value, exponent: Any) -> Value:
+    return c.make("aten.pow.Tensor_Scalar", c.out[0], c.to(x, c.out[0].dtype), exponent)
+
+
+@spells("square", into="pow.Tensor_Scalar")
+def square(c: Speller, x: Value) -> Value:
+    return pow_scalar(c, x, 2)
+
+
+@spells("pow.Tensor_Tensor pow.Scalar float_power.Tensor_Tensor", into="pow.Tensor_Tensor")
+def pow_tensor(c: Speller, a: Any, b: Any) -> Value:
+    return _arithmetic(c, "aten.pow.Tensor_Tensor", a, b, c.out[0].dtype)
+
+
+def _binary(canonical: str) -> Callable[..., Value]:
+    def respell(c: Speller, a: Any, b: Any) -> Value:
+        return _arithmetic(c, canonical, a, b)
+
+    return respell
+
+
+_BINARY = {
+    "maximum": "maximum max.other",
+    "minimum": "minimum min.other",
+    "fmax": "fmax",
+    "fmin": "fmin",
+    "remainder.Tensor": "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor",
+    "fmod.Tensor": "fmod.Tensor fmod.Scalar",
+    "bitwise_left_shift.Tensor": "bitwise_left_shift.Tensor bitwise_left_shift.Tensor_Scalar "
+    "bitwise_left_shift.Scalar_Tensor __lshift__.Scalar __lshift__.Tensor",
+    "bitwise_right_shift.Tensor": "bitwise_right_shift.Tensor bitwise_right_shift.Tensor_Scalar "
+    "bitwise_right_shift.Scalar_Tensor __rshift__.Scalar __rshift__.Tensor",
+}
+for _canonical, _names in _BINARY.items():
+    for _name in _names.split():
+        add(_name, _binary(f"aten.{_canonical}"), _canonical)
+
+
+@spells("atan2 arctan2", into="atan2")
+def atan2(c: Speller, a: Value, b: Value) -> Value:
+    return _arithmetic(c, "aten.atan2", a, b, c.out[0].dtype)
+
+
+# comparison and logic ------------------------------------------------------------------------
+
+
+def _comparison(canonical: str) -> Callable[..., Value]:
+    def respell(c: Speller, a: Any, b: Any) -> Value:
+        dtype = common_dtype(a, b)
+        type = c.out[0].with_(dtype=DType.BOOL)
+        return c.to(
+            c.make(canonical, type, as_value(c, a, dtype), as_value(c, b, dtype)), c.out[0].dtype
+        )
+
+    return respell
+
+
+_COMPARISONS = {
+    "eq": "eq", "ne": "ne not_equal", "gt": "gt greater", "ge": "ge greater_equal",
+    "lt": "lt less", "le": "le less_equal",
+}  # fmt: skip
+for _canonical, _names in _COMPARISONS.items():
+    for _name in _names.split():
+        for _overload in ("Tensor", "Scalar"):
+            _function = _comparison(f"aten.{_canonical}.Tensor")
+            add(f"{_name}.{_overload}", _function, f"{_canonical}.Tensor")
+
+
+def _bitwise(name: str) -> Callable[..., Value]:
+    def respell(c: Speller, a: Any, b: Any) -> Value:
+        if common_dtype(a, b) is DType.BOOL:
+            return _arithmetic(c, f"aten.logical_{name}", a, b)
+        return _arithmetic(c, f"aten.bitwise_{name}.Tensor", a, b)
+
+    return respell
+
+
+def _logical(name: str) -> Callable[..., Value]:
+    def respell(c: Speller, a: Any, b: Any) -> Value:
+        return _arithmetic(c, f"aten.logical_{name}", a, b, DType.BOOL)
+
+    return respell
+
+
+for _name in ("and", "or", "xor"):
+    for _spelling in (
+        f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar", f"bitwise_{_name}.Scalar_Tensor",
+        f"__{_name}__.Tensor", f"__{_name}__.Scalar",
+    ):  # fmt: skip
+        add(_spelling, _bitwise(_name), f"bitwise_{_name}.Tensor")
+    add(f"logical_{_name}", _logical(_name), f"logical_{_name}")
+
+
+@spells("bitwise_not", into="bitwise_not")
+def bitwise_not(c: Speller, x: Value) -> Value:
+    kind = "aten.logical_not" if x.type.dtype is DType.BOOL else "aten.bitwise_not"
+    return c.make(kind, c.out[0], x)
+
+
+@spells("logical_not", into="logical_not")
+def logical_not(c: Speller, x: Value) -> Value:
+    return c.make("aten.logical_not", c.out[0], c.to(x, DType.BOOL))
+
+
+# choices and bounds --------------------------------------------------------------------------
+
+
+@spells("where.self where.ScalarOther where.ScalarSelf where.Scalar", into="where")
+def where(c: Speller, condition: Value, a: Any, b: Any) -> Value:
+    return _where(c, condition, a, b, common_dtype(a, b))
+
+
+def _where(c: Speller, condition: Value, a: Any, b: Any, dtype: DType) -> Value:
+    condition = c.to(condition, DType.BOOL)
+    type = c.out[0].with_(dtype=dtype)
+    made = c.make("aten.where", type, condition, as_value(c, a, dtype), as_value(c, b, dtype))
+    return c.to(made, c.out[0].dtype)
+
+
+@spells("masked_fill.Scalar masked_fill.Tensor", into="where")
+def masked_fill(c: Speller, x: Value, mask: Value, value: Any) -> Value:
+    return _where(c, mask, value, x, x.type.dtype)
+
+
+@spells("tril", into="where")
+def tril(c: Speller, x: Value, diagonal: int) -> Value:
+    rows, columns = x.type.ints[-2:]
+    return _where(c, c.const(np.tri(rows, columns, diagonal, dtype=bool)), x, 0, x.type.dtype)
+
+
+@spells("triu", into="where")
+def triu(c: Speller, x: Value, diagonal: int) -> Value:
+    rows, columns = x.type.ints[-2:]
+    mask = ~np.tri(rows, columns, diagonal - 1, dtype=bool)
+    return _where(c, c.const(mask), x, 0, x.type.dtype)
+
+
+@spells("clamp clip hardtanh", into="clamp")
+def clamp(c: Speller, x: Value, low: Any = None, high: Any = None) -> Value:
+    out = c.out[0]
+    low = None if low is None or low == -math.inf else low
+    high = None if high is None or high == math.inf else high
+    x = c.to(x, out.dtype)
+    if low is None and high is None:
+        return x
+    return c.make("aten.clamp", out, x, low, high)
+
+
+@spells("clamp_min", into="clamp")
+def clamp_min(c: Speller, x: Value, low: Any) -> Value:
+    return clamp(c, x, low, None)
+
+
+@spells("clamp_max", into="clamp")
+def clamp_max(c: Speller, x: Value, high: Any) -> Value:
+    return clamp(c, x, None, high)
+
+
+@spells("relu", into="clamp")
+def relu(c: Speller, x: Value) -> Value:
+    return clamp(c, x, 0, None)
+
+
+@spells("relu6", into="clamp")
+def relu6(c: Speller, x: Value) -> Value:
+    return clamp(c, x, 0, 6)
+
+
+@spells("clamp.Tensor clip.Tensor", into="maximum minimum")
+def clamp_tensor(c: Speller, x: Value, low: Value | None, high: Value | None) -> Value:
+    out = c.out[0]
+    if low is not None:
+        x = _bounded(c, "aten.maximum", x, low)
+    if high is not None:
+        x = _bounded(c, "aten.minimum", x, high)
+    return c.expand(c.to(x, out.dtype), out.shape)
+
+
+def _bounded(c: Speller, kind: str, x: Value, bound: Value) -> Value:
+    dtype = c.out[0].dtype
+    shape = np.broadcast_shapes(x.type.ints, bound.type.ints)
+    return c.make(kind, c.out[0].with_(shape=shape), c.to(x, dtype), c.to(bound, dtype))
+
+
+@spells("clamp_min.Tensor", into="maximum")
+def clamp_min_tensor(c: Speller, x: Value, low: Value) -> Value:
+    return _arithmetic(c, "aten.maximum", x, low)
+
+
+@spells("clamp_max.Tensor", into="minimum")
+def clamp_max_tensor(c: Speller, x: Value, high: Value) -> Value:
+    return _arithmetic(c, "aten.minimum", x, high)
+
+
+@spells("threshold", into="threshold")
+def threshold(c: Speller, x: Value, limit: Any, value: Any) -> Value:
+    if limit == 0 and value == 0:
+        return clamp(c, x, 0, None)
+    return c.make("aten.threshold", c.out[0], x, limit, value)
+
+
+# one operand ---------------------------------------------------------------------------------
+
+
+@spells(
+    "to.dtype to.device to.other to.dtype_layout _to_copy type_as to.prim_dtype to.prim_device "
+    "to.prim_other _cast_Float _cast_Half _cast_Int _cast_Long",
+    into="to",
+)
+def to(c: Speller, x: Value, *_: Any, **__: Any) -> Value:
+    return c.to(x, c.out[0].dtype)
+
+
+def _unary(kind: str) -> Callable[..., Value]:
+    """An op of real numbers: integer operands are converted."""
+
+    def respell(c: Speller, x: Value, *args: Any, **kwargs: Any) -> Value:
+        return c.make(kind, c.out[0], c.to(x, c.out[0].dtype), *args, **kwargs)
+
+    return respell
+
+
+#: canonical op -> its spellings; all arguments after the first are kept
+_UNARY = {
+    "abs": "abs absolute", "neg": "neg negative", "sign": "sign sgn", "exp": "exp",
+    "expm1": "expm1 special_expm1", "exp2": "exp2 special_exp2", "log": "log",
+    "log1p": "log1p special_log1p", "log2": "log2", "log10": "log10", "sqrt": "sqrt",
+    "rsqrt": "rsqrt", "reciprocal": "reciprocal", "erf": "erf special_erf",
+    "erfinv": "erfinv special_erfinv", "sin": "sin", "cos": "cos", "tan": "tan",
+    "asin": "asin arcsin", "acos": "acos arccos", "atan": "atan arctan", "sinh": "sinh",
+    "cosh": "cosh", "tanh": "tanh", "asinh": "asinh arcsinh", "acosh": "acosh arccosh",
+    "atanh": "atanh arctanh", "sigmoid": "sigmoid special_expit", "hardsigmoid": "hardsigmoid",
+    "hardswish": "hardswish", "silu": "silu", "mish": "mish", "log_sigmoid": "log_sigmoid",
+    "gelu": "gelu", "leaky_relu": "leaky_relu", "softplus": "softplus",
+    "hardshrink": "hardshrink", "softshrink": "softshrink", "logit": "logit special_logit",
+    "round.decimals": "round.decimals special_round.decimals",
+}  # fmt: skip
+for _canonical, _names in _UNARY.items():
+    for _name in _names.split():
+        add(_name, _unary(f"aten.{_canonical}"), _canonical)
+
+
+def _rounding(kind: str) -> Callable[..., Value]:
+    """Rounding leaves integers as they are."""
+
+    def respell(c: Speller, x: Value) -> Value:
+        return c.make(kind, c.out[0], x) if x.type.dtype.is_float else x
+
+    return respell
+
+
+_ROUNDINGS = {
+    "floor": "floor", "ceil": "ceil", "round": "round special_round", "trunc": "trunc fix",
+}  # fmt: skip
+for _canonical, _names in _ROUNDINGS.items():
+    for _name in _names.split():
+        add(_name, _rounding(f"aten.{_canonical}"), _canonical)
+
+
+@spells("log_sigmoid_forward", into="log_sigmoid")
+def log_sigmoid_forward(c: Speller, x: Value) -> tuple[Value]:
+    return (c.make("aten.log_sigmoid", c.out[0], x),)
+
+
+@spells("elu", into="elu")
+def elu(c: Speller, x: Value, alpha: Any, scale: Any, input_scale: Any) -> Value:
+    return c.make("aten.elu", c.out[0], x, float(alpha), float(scale), float(input_scale))
+
+
+@spells("celu", into="elu")
+def celu(c: Speller, x: Value, alpha: Any) -> Value:
+    return elu(c, x, alpha, 1.0, 1.0 / alpha)
+
+
+@spells("selu", into="elu")
+def selu(c: Speller, x: Value) -> Value:
+    return elu(c, x, SELU_ALPHA, SELU_SCALE, 1.0)
+
+
+@spells("rrelu", into="leaky_relu")
+def rrelu(c: Speller, x: Value, lower: Any, upper: Any, *_: Any, **__: Any) -> Value:
+    """In inference the slope is the middle of the range."""
+    return c.make("aten.leaky_relu", c.out[0], x, (lower + upper) / 2)
+
+
+@spells("glu", into="glu")
+def glu(c: Speller, x: Value, dim: int) -> Value:
+    return c.make("aten.glu", c.out[0], x, dim % x.type.rank)
+
+
+@spells("prelu _prelu_kernel", into="prelu")
+def prelu(c: Speller, x: Value, weight: Value) -> Value:
+    if weight.type.rank > 1:
+        weight = c.view(weight, (weight.type.size,))
+    return c.make("aten.prelu", c.out[0], x, weight)
