@@ -182,16 +182,13 @@ class _Job:
 
     def run_passes(self, graph: Graph) -> Graph:
         """The target's passes in order, after the change of the I/O layout."""
-        from npuc.passes import run_pass
-        from npuc.passes.assign_layout import set_io_layout
+        from npuc.passes.pipeline import run_passes
+        from npuc.passes.set_io_layout import set_io_layout
 
         with self.stage("passes"):
             if self.io_layout == "channels_last":
                 graph = set_io_layout(graph, self.io_layout, self.target.limits)
-            for name in self.target.passes:
-                graph = run_pass(name, graph, self.target.limits)
-                self.keep_stage(name, graph)
-        return graph
+            return run_passes(graph, self.target.passes, self.target.limits, self.keep_stage)
 
     def check(self, c: Compilation) -> None:
         """Execute `c` on the example inputs, compare with PyTorch, and keep the report in it."""

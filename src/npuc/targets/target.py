@@ -19,6 +19,7 @@ TOSA_PASSES = (
     "merge_slices",
     "fold_padding",
     "merge_rescales",
+    "merge_tables",
     "merge_clamps",
     "fold_constants",
     "remove_identities",
