@@ -11,6 +11,7 @@ from npuc.lowering.aten_to_tosa.operands import (
     broadcast_rank,
     is_scalar,
     requantized,
+    rescaled,
     same_scale,
     steps,
     terms,
@@ -111,16 +112,8 @@ def mul(b: TosaBuilder, x: Value, y: Value) -> Value:
 
 def scaled(b: TosaBuilder, x: Value, factor: float, out: TensorType) -> Value:
     """x * factor, factor > 0: a RESCALE, which merges with the one that made x."""
-    q, r = x.type.quant, out.quant
-    b.require(q is not None, f"a {x.type.dtype.name} operand of a quantized op is not quantized")
-    assert q is not None and r is not None
-    b.require(
-        x.type.dtype is DType.INT8 or q.zp == 0,
-        f"zero point {q.zp} of {x.type.dtype.name} values; RESCALE takes 0 for them",
-    )
-    x = b.match_rank(x, out.rank)
-    scale = q.s * factor / r.s
-    return b.clamp_codes(b.rescale(x, scale, out.dtype, in_zp=q.zp, out_zp=r.zp, quant=r), r)
+    assert out.quant is not None
+    return b.clamp_codes(rescaled(b, b.match_rank(x, out.rank), factor, out), out.quant)
 
 
 def multiply(b: TosaBuilder, x: Value, y: Value, out: TensorType) -> Value:

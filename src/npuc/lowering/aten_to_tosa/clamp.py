@@ -8,7 +8,7 @@ import numpy as np
 
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Number, Term
-from npuc.lowering.aten_to_tosa.operands import clamped, same_codes, steps
+from npuc.lowering.aten_to_tosa.operands import clamped, rescaled, same_codes
 from npuc.lowering.aten_to_tosa.table import tabulate
 from npuc.lowering.aten_to_tosa.unary import in_int32
 from npuc.lowering.registry import lowers
@@ -59,6 +59,4 @@ def _clamp_quantized(
         return clamped(b, x, first, last, r)
     if x.type.dtype is DType.INT8:
         return tabulate(b, x, function, out)
-    # steps() refuses zero points that RESCALE cannot take
-    y = b.rescale(steps(b, x, 1.0, x.type.rank), q.s / r.s, out.dtype, out_zp=r.zp, quant=r)
-    return clamped(b, y, first, last, r)
+    return clamped(b, rescaled(b, x, 1.0, out), first, last, r)

@@ -55,14 +55,29 @@ def is_scalar(x: Value) -> bool:
 
 def steps(b: TosaBuilder, x: Value, scale: float, rank: int) -> Value:
     """Quantized `x` of `rank` as INT32 without its zero point, times `scale`."""
+    _require_rescalable(b, x)
+    return b.to_int32(b.match_rank(x, rank), scale)
+
+
+def rescaled(b: TosaBuilder, x: Value, factor: float, out: TensorType) -> Value:
+    """factor * x with the element type and parameters of `out`, factor > 0: one RESCALE, which may
+    leave qmin..qmax."""
+    _require_rescalable(b, x)
+    q, r = x.type.quant, out.quant
+    assert q is not None and r is not None
+    return b.rescale(x, q.s * factor / r.s, out.dtype, in_zp=q.zp, out_zp=r.zp, quant=r)
+
+
+def _require_rescalable(b: TosaBuilder, x: Value) -> None:
     quant = x.type.quant
+    b.require(quant is not None, f"a {x.type.dtype.name} operand of a quantized op is not quantized")
     assert quant is not None
+    b.require(not quant.per_channel, "a per-channel quantized operand")
     b.require(
         x.type.dtype is DType.INT8 or quant.zp == 0,
         f"zero point {quant.zp} of {x.type.dtype.name} values; RESCALE takes 0 for them",
         "quantize 16-bit values symmetrically",
     )
-    return b.to_int32(b.match_rank(x, rank), scale)
 
 
 def as_quantized(b: TosaBuilder, x: Value, out: TensorType) -> Value:
@@ -89,19 +104,13 @@ def requantized(b: TosaBuilder, x: Value, out: TensorType) -> Value:
     if x.is_const:
         codes = quant.quantize(real_constant(x)).astype(out.dtype.numpy)
         return b.const(codes, out.dtype, quant)
-    b.require(x.type.quant is not None, f"a {x.type.dtype.name} operand of a quantized op is not quantized")
-    assert x.type.quant is not None
-    if (x.type.dtype, x.type.quant) == (out.dtype, quant):
+    if x.type == out.with_(shape=x.type.shape):
         return x
     if same_codes(x, out):
         return clamped(b, x, quant.qmin, quant.qmax, quant)
     if x.type.dtype is out.dtype is DType.INT8:
         return tabulate(b, x, lambda real: real, out)
-    value = b.rescale(
-        x, x.type.quant.s / quant.s, out.dtype,
-        in_zp=x.type.quant.zp, out_zp=quant.zp, quant=quant,
-    )  # fmt: skip
-    return b.clamp_codes(value, quant)
+    return b.clamp_codes(rescaled(b, x, 1.0, out), quant)
 
 
 def same_codes(x: Value, out: TensorType) -> bool:

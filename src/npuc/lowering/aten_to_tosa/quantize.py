@@ -6,7 +6,7 @@ import numpy as np
 
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
-from npuc.lowering.aten_to_tosa.operands import clamped, same_codes
+from npuc.lowering.aten_to_tosa.operands import clamped, rescaled, same_codes
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -29,17 +29,11 @@ def requantize(b: TosaBuilder, x: Value, *_: object) -> Value:
     out, q = b.out[0], x.type.quant
     r = out.quant
     assert q is not None and r is not None
-    b.require(not q.per_channel and not r.per_channel, "requantization of per-channel values")
     if x.type == out:
         return x
     if same_codes(x, out):
         return clamped(b, x, r.qmin, r.qmax, r)
-    b.require(
-        x.type.dtype is not DType.INT16 or q.zp == 0,
-        f"zero point {q.zp} of INT16 values; RESCALE takes 0 for them",
-    )
-    y = b.rescale(x, q.s / r.s, out.dtype, in_zp=q.zp, out_zp=r.zp, quant=r)
-    return b.clamp_codes(y, r)
+    return b.clamp_codes(rescaled(b, x, 1.0, out), r)
 
 
 def _require_floats(b: TosaBuilder, what: str) -> None:
