@@ -6,13 +6,14 @@ specification leaves a result undefined (an int32 sum that overflows), integers 
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from npuc.errors import BadInput, NpucError
 from npuc.execute.kernels import KERNELS
+from npuc.execute.undefined import undefined_reason
 from npuc.ir import Graph, Op, SymDim, TensorType, Value
 
 Array = np.ndarray
@@ -26,19 +27,21 @@ def evaluate(
     arrays: Sequence[Array],
     keep: MutableMapping[Value, Any] | None = None,
     variables: MutableMapping[str, Array] | None = None,
+    undefined: Callable[[Op, str], None] | None = None,
 ) -> list[Array]:
     """The outputs of `graph` for `arrays`, in the order of its inputs.
 
     Arrays have the storage dtype of their value (INT48 in int64, BF16 as ml_dtypes). Sizes come
     from the arrays, so symbolic dimensions work. `keep`: the arrays of the values that are its
     keys are stored in it; all other intermediates are freed after their last use. `variables`
-    holds the state of VARIABLE ops from call to call.
+    holds the state of VARIABLE ops from call to call. `undefined(op, why)` is called for every op
+    whose result the specification leaves undefined on these values (this doubles the time).
 
     Raises BadInput for arrays that do not fit, NpucError naming the op and its place in the model
     when one cannot be computed.
     """
     check_inputs(graph, arrays)
-    run = _Run(keep, {} if variables is None else variables)
+    run = _Run(keep, {} if variables is None else variables, undefined)
     with np.errstate(all="ignore"):
         outputs = run.graph(graph, [np.asarray(a) for a in arrays], {})
     given = [np.asarray(a) for a in arrays]
@@ -89,15 +92,17 @@ def _own(value: Value, array: Array, given: Sequence[Array]) -> Array:
 
 
 class _Run:
-    """One evaluation: what to keep, and the variables."""
+    """One evaluation: what to keep, the variables, and whom to tell of undefined results."""
 
     def __init__(
         self,
         keep: MutableMapping[Value, Any] | None,
         variables: MutableMapping[str, Array],
+        undefined: Callable[[Op, str], None] | None,
     ) -> None:
         self.keep = keep
         self.variables = variables
+        self.undefined = undefined
 
     def graph(
         self, graph: Graph, arrays: Sequence[Array], outer: dict[Value, Array]
@@ -139,7 +144,12 @@ class _Run:
             why = f"{error} (operands {shapes})"
             raise NpucError(f"evaluating {op.kind}", str(op.loc), why) from error
         results = results if isinstance(results, tuple) else (results,)
-        return [np.asarray(r) for r in results]
+        arrays = [np.asarray(r) for r in results]
+        if self.undefined is not None:
+            reason = undefined_reason(op, operands, arrays)
+            if reason:
+                self.undefined(op, reason)
+        return arrays
 
     def cond_if(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
         condition, *arrays = operands

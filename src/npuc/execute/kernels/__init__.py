@@ -9,6 +9,7 @@ from npuc.execute.kernels import (  # noqa: F401 - importing a module registers 
     layout,
     pool,
     reduce,
+    resize,
     shape,
 )
 from npuc.execute.kernels.registry import KERNELS

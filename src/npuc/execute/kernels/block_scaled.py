@@ -20,6 +20,7 @@ def unscaled(data: Array, scale: Array, block_size: int) -> Array:
 
 @kernel("CAST_FROM_BLOCK_SCALED")
 def cast_from_block_scaled(op: Op, data: Array, scale: Array) -> Array:
+    """data * scale, rounded to the type of the result."""
     return stored(op, unscaled(data, scale, op.attrs["block_size"]))
 
 
@@ -43,6 +44,7 @@ def cast_to_block_scaled(op: Op, x: Array) -> tuple[Array, Array]:
 
 @kernel("MATMUL_T_BLOCK_SCALED")
 def matmul_t_block_scaled(op: Op, a: Array, a_scale: Array, b: Array, b_scale: Array) -> Array:
+    """[N, H, C] x [D, W, C] transposed, D being N or 1, in float32."""
     size = op.attrs["block_size"]
     b = unscaled(b, b_scale, size).transpose(0, 2, 1)
     return stored(op, product(unscaled(a, a_scale, size), b))
@@ -70,5 +72,6 @@ def reshape_block_scaled(op: Op, *operands: Array) -> tuple[Array, ...]:
 
 @kernel("ROW_GATHER_BLOCK_SCALED")
 def row_gather_block_scaled(op: Op, *operands: Array) -> tuple[Array, ...]:
+    """ROW_GATHER of the data and, with a block size above 1, of the scales."""
     *parts, indices, row_count = operands
     return tuple(row_gather(op, part, indices, row_count) for part in parts)

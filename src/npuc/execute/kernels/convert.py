@@ -40,33 +40,30 @@ def rescale(op: Op, x: Array, multiplier: Array, shift: Array, x_zp: Array, y_zp
     the chip; this is SINGLE_ROUND, as in the reference model.
     """
     attrs, dtype = op.attrs, op.results[0].type.dtype
-    places = shift.astype(np.int64)
-    rounding = np.int64(1) << (places - 1)
-    if not attrs["per_channel"]:
-        multiplier, places, rounding = multiplier[:1], places[:1], rounding[:1]
-    if places.size > 1 and np.all(places == places[0]):
-        places, rounding = places[:1], rounding[:1]
-    if places.size == 1:
-        places, rounding = places[0], rounding[0]
+    value = scaled(op, x, multiplier, shift, x_zp)
+    value += int(read_as(y_zp, attrs["output_unsigned"]).reshape(-1)[0])
+    low = 0 if attrs["output_unsigned"] else -(2 ** (dtype.bits - 1))
+    np.clip(value, low, low + 2**dtype.bits - 1, out=value)
+    return value.astype(dtype.numpy)
 
+
+def scaled(op: Op, x: Array, multiplier: Array, shift: Array, x_zp: Array) -> Array:
+    """The int64 values of RESCALE before the output's zero point and saturation."""
+    attrs = op.attrs
+    places = shift.astype(np.int64)
+    if not attrs["per_channel"] or np.all(places == places[0]):
+        places = places[0]
     value = read_as(x, attrs["input_unsigned"]).astype(np.int64)
     value -= int(read_as(x_zp, attrs["input_unsigned"]).reshape(-1)[0])
     extra = None
     if attrs["rounding_mode"] == "DOUBLE_ROUND":
         extra = np.where(value >= 0, 1 << 30, -(1 << 30)) * (places > 31)
-    value *= multiplier.astype(np.int64) if multiplier.size > 1 else int(multiplier[0])
-    value += rounding
+    value *= multiplier.astype(np.int64) if attrs["per_channel"] else int(multiplier[0])
+    value += np.int64(1) << (places - 1)
     if extra is not None:
         value += extra
     value >>= places
-    value += int(read_as(y_zp, attrs["output_unsigned"]).reshape(-1)[0])
-    low, high = dtype.range
-    if attrs["output_unsigned"]:
-        low, high = 0, 2**dtype.bits - 1
-    elif dtype in (DType.UINT8, DType.UINT16):
-        low, high = -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
-    np.clip(value, low, high, out=value)
-    return value.astype(dtype.numpy)
+    return value
 
 
 def read_as(x: Array, unsigned: bool) -> Array:

@@ -81,18 +81,21 @@ KERNELS.update({name: _binary(function) for name, function in BINARY.items()})
 
 @kernel("MAXIMUM")
 def maximum(op: Op, a: Array, b: Array) -> Array:
+    """The larger; NaN as `nan_mode` says."""
     ignore = op.attrs["nan_mode"] == "IGNORE"
     return stored(op, (np.fmax if ignore else np.maximum)(wide(a), wide(b)))
 
 
 @kernel("MINIMUM")
 def minimum(op: Op, a: Array, b: Array) -> Array:
+    """The smaller; NaN as `nan_mode` says."""
     ignore = op.attrs["nan_mode"] == "IGNORE"
     return stored(op, (np.fmin if ignore else np.minimum)(wide(a), wide(b)))
 
 
 @kernel("CLAMP")
 def clamp(op: Op, x: Array) -> Array:
+    """Bounds in the type of the operand; NaN as `nan_mode` says."""
     low, high = (np.asarray(op.attrs[k]).astype(x.dtype) for k in ("min_val", "max_val"))
     if op.attrs["nan_mode"] == "IGNORE":
         return stored(op, np.fmin(np.fmax(wide(x), wide(low)), wide(high)))
@@ -149,6 +152,7 @@ def negate(op: Op, x: Array, x_zp: Array, y_zp: Array) -> Array:
 
 @kernel("SELECT")
 def select(op: Op, condition: Array, a: Array, b: Array) -> Array:
+    """The second operand where the first is true, else the third."""
     return np.where(condition, a, b)
 
 

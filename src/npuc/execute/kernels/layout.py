@@ -10,11 +10,13 @@ from npuc.ir import Op
 
 @kernel("CONCAT")
 def concat(op: Op, *arrays: Array) -> Array:
+    """The operands one after the other along an axis."""
     return np.concatenate(arrays, axis=op.attrs["axis"])
 
 
 @kernel("PAD")
 def pad(op: Op, x: Array, padding: Array, value: Array) -> Array:
+    """`padding` holds the counts before and after, axis by axis."""
     before, after = padding.reshape(-1, 2).T
     if padding.size and padding.min() < 0:
         raise ValueError(f"padding {padding.tolist()} is negative")
@@ -26,16 +28,19 @@ def pad(op: Op, x: Array, padding: Array, value: Array) -> Array:
 
 @kernel("RESHAPE")
 def reshape(op: Op, x: Array, shape: Array) -> Array:
+    """The same elements in another shape (a view)."""
     return x.reshape(tuple(shape.tolist()))
 
 
 @kernel("REVERSE")
 def reverse(op: Op, x: Array) -> Array:
+    """Backwards along an axis (a view)."""
     return np.flip(x, op.attrs["axis"])
 
 
 @kernel("SLICE")
 def take_slice(op: Op, x: Array, start: Array, size: Array) -> Array:
+    """A window (a view); one outside the operand is an error."""
     for axis, (first, count, extent) in enumerate(
         zip(start.tolist(), size.tolist(), x.shape, strict=True)
     ):
@@ -46,11 +51,13 @@ def take_slice(op: Op, x: Array, start: Array, size: Array) -> Array:
 
 @kernel("TILE")
 def tile(op: Op, x: Array, multiples: Array) -> Array:
+    """Repeats along each axis."""
     return np.tile(x, tuple(multiples.tolist()))
 
 
 @kernel("TRANSPOSE")
 def transpose(op: Op, x: Array) -> Array:
+    """Axis i of the result is axis perms[i] of the operand."""
     return np.ascontiguousarray(x.transpose(op.attrs["perms"])).reshape(
         tuple(x.shape[p] for p in op.attrs["perms"])
     )
@@ -65,6 +72,7 @@ def checked(indices: Array, rows: int) -> Array:
 
 @kernel("GATHER")
 def gather(op: Op, values: Array, indices: Array) -> Array:
+    """Rows of `values` [N, K, C] by `indices` [N, W]."""
     batch = np.arange(values.shape[0])[:, None]
     return values[batch, checked(indices, values.shape[1])]
 
@@ -78,6 +86,7 @@ def row_gather(op: Op, values: Array, indices: Array, row_count: Array) -> Array
 
 @kernel("SCATTER")
 def scatter(op: Op, values: Array, indices: Array, updates: Array) -> Array:
+    """`values` [N, K, C] with `updates` [N, W, C] in the rows `indices` [N, W]."""
     result = values.copy()
     batch = np.arange(values.shape[0])[:, None]
     result[batch, checked(indices, values.shape[1])] = updates

@@ -10,16 +10,19 @@ from npuc.ir import Op
 
 @kernel("REDUCE_ALL")
 def reduce_all(op: Op, x: Array) -> Array:
+    """Whether all are true."""
     return np.all(x, axis=op.attrs["axis"], keepdims=True)
 
 
 @kernel("REDUCE_ANY")
 def reduce_any(op: Op, x: Array) -> Array:
+    """Whether any is true."""
     return np.any(x, axis=op.attrs["axis"], keepdims=True)
 
 
 @kernel("REDUCE_MAX")
 def reduce_max(op: Op, x: Array) -> Array:
+    """The largest; NaN as `nan_mode` says."""
     ignore = op.attrs["nan_mode"] == "IGNORE"
     reduce = (np.fmax if ignore else np.maximum).reduce
     return stored(op, reduce(wide(x), axis=op.attrs["axis"], keepdims=True))
@@ -27,6 +30,7 @@ def reduce_max(op: Op, x: Array) -> Array:
 
 @kernel("REDUCE_MIN")
 def reduce_min(op: Op, x: Array) -> Array:
+    """The smallest; NaN as `nan_mode` says."""
     ignore = op.attrs["nan_mode"] == "IGNORE"
     reduce = (np.fmin if ignore else np.minimum).reduce
     return stored(op, reduce(wide(x), axis=op.attrs["axis"], keepdims=True))
@@ -34,6 +38,7 @@ def reduce_min(op: Op, x: Array) -> Array:
 
 @kernel("REDUCE_PRODUCT")
 def reduce_product(op: Op, x: Array) -> Array:
+    """Floats only, multiplied in float32."""
     return stored(op, np.multiply.reduce(wide(x), axis=op.attrs["axis"], keepdims=True))
 
 

@@ -43,26 +43,31 @@ KERNELS.update({name: _binary(function) for name, function in BINARY.items()})
 
 @kernel("EXP2_SHAPE")
 def exp2_shape(op: Op, x: Array) -> Array:
+    """2 to the power of each element."""
     return np.left_shift(np.int64(1), x)
 
 
 @kernel("LOG2_CEIL_SHAPE")
 def log2_ceil_shape(op: Op, x: Array) -> Array:
+    """The logarithm rounded up."""
     return _log2(x, ceil=True)
 
 
 @kernel("LOG2_FLOOR_SHAPE")
 def log2_floor_shape(op: Op, x: Array) -> Array:
+    """The logarithm rounded down."""
     return _log2(x, ceil=False)
 
 
 @kernel("CONCAT_SHAPE")
 def concat_shape(op: Op, *shapes: Array) -> Array:
+    """The shapes one after the other."""
     return np.concatenate(shapes)
 
 
 @kernel("SLICE_SHAPE")
 def slice_shape(op: Op, x: Array, start: Array, size: Array) -> Array:
+    """`size` elements from `start` on."""
     first, count = int(start.reshape(-1)[0]), int(size.reshape(-1)[0])
     if first < 0 or count < 0 or first + count > x.size:
         raise IndexError(f"{count} elements from {first} exceed {x.size}")
@@ -71,11 +76,13 @@ def slice_shape(op: Op, x: Array, start: Array, size: Array) -> Array:
 
 @kernel("DIM")
 def dim(op: Op, x: Array) -> Array:
+    """The size of one axis."""
     return np.array([x.shape[op.attrs["axis"]]], np.int64)
 
 
 @kernel("ASSERT_EQUAL_SHAPE")
 def assert_equal_shape(op: Op, a: Array, b: Array) -> tuple[()]:
+    """No result; an error when the shapes differ."""
     equal = a == b
     if op.attrs["allow_broadcast"]:
         equal = equal | (a == 1) | (b == 1)
