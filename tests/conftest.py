@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,3 +20,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update_goldens(request: pytest.FixtureRequest) -> bool:
     """True when golden files are to be written instead of compared."""
     return bool(request.config.getoption("--update-goldens"))
+
+
+@pytest.fixture
+def golden(update_goldens: bool) -> Callable[[str, str], None]:
+    """`golden("passes/name.mlir", text)` compares with tests/goldens, or rewrites the file."""
+
+    def check(name: str, text: str) -> None:
+        path = Path(__file__).parent / "goldens" / name
+        if update_goldens:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        assert path.exists(), f"no golden {name}: run pytest with --update-goldens"
+        assert text == path.read_text(), f"{name} differs; see the diff of --update-goldens"
+
+    return check

@@ -19,6 +19,7 @@ from npuc.passes.layout.behaviour import (
     renumber_shape,
 )
 from npuc.passes.layout.build_problem import build_problem, captured_values
+from npuc.passes.layout.channel_order import Absorber, find_absorbers, reordered_operands
 from npuc.passes.layout.problem import Choice
 from npuc.passes.layout.views import Arrangement, Order, Views, find_views, order_of
 
@@ -33,9 +34,12 @@ def assign_layout(graph: Graph, limits: Limits) -> Graph:
 def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Graph:
     """`outer` maps the values of enclosing graphs that this one reads."""
     views = find_views(graph, outer)
-    problem = build_problem(graph, views, builder.limits)
-    chosen = dict(zip([node.op for node in problem.nodes], problem.solve()))
+    absorbers = find_absorbers(graph, views)
+    problem = build_problem(graph, views, builder.limits, absorbers)
+    chosen = dict(zip([node.op for node in problem.nodes], problem.solve(), strict=True))
     rebuild = _Rebuild(builder, views, chosen)
+    for op, absorber in absorbers.items():
+        rebuild.absorb(op, absorber)
     for value in graph.inputs:
         rebuild.store(value, builder.input(value.type, value.name), views[value].axes)
     for value, new in outer.items():
@@ -44,7 +48,11 @@ def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Grap
         builder.loc = op.loc
         rebuild.run(op)
     outputs = [rebuild.as_in_graph(v) for v in graph.outputs]
-    origins = {name: rebuild.origin(*origin) for name, origin in graph.origins.items()}
+    origins = {
+        name: rebuild.origin(value, perm)
+        for name, (value, perm) in graph.origins.items()
+        if views[value].root not in rebuild.reordered
+    }
     return builder.finish(outputs, graph.name, origins)
 
 
@@ -57,6 +65,26 @@ class _Rebuild:
         self.chosen = chosen
         #: root -> memory order -> the new value that has it, and its axes; the writer's comes first
         self.versions: dict[Value, dict[Order, tuple[Value, Arrangement]]] = {}
+        #: op on channels in another order -> sizes of their blocks, new order of the blocks, side
+        self.channels: dict[Op, list[tuple[Perm, Perm, int]]] = {}
+        #: roots whose channels are in another order than the model's
+        self.reordered: set[Value] = set()
+
+    def absorb(self, op: Op, absorber: Absorber) -> None:
+        """Let constant weights take over the order in which `op` reads or writes its elements."""
+        g, side = absorber.group, absorber.side
+        natural, now = self.views.groups[op][g][side], self.chosen[op].groups[g][side]
+        if natural == now:
+            return
+        shape = (op.operands[0], op.results[0])[side].type.ints
+        sizes = tuple([shape[i] for i in natural])
+        order = tuple([natural.index(i) for i in now])
+        for other in absorber.ops:
+            self.channels.setdefault(other, []).append((sizes, order, side))
+            if side == 1 or other.kind != "tosa.CONV2D":
+                self.reordered.add(other.results[0])
+        if side == 0:
+            self.reordered.add(op.results[0])
 
     def store(self, root: Value, new: Value, axes: Arrangement) -> None:
         new.name = new.name or root.name
@@ -75,6 +103,8 @@ class _Rebuild:
 
     def _fixed(self, op: Op) -> None:
         operands = [self.as_in_graph(v) for v in op.operands]
+        for blocks in self.channels.get(op, ()):
+            operands = reordered_operands(self.builder, op, operands, *blocks)
         types = [r.type for r in op.results]
         regions = [self._region(region) for region in op.regions]
         results = self.builder.emit(op.kind, operands, op.attrs, types, regions, op.loc)
@@ -98,6 +128,8 @@ class _Rebuild:
                 operands.append(self.builder.shape(entries))
             else:
                 operands.append(self.as_in_graph(value))
+        for blocks in self.channels.get(op, ()):
+            operands = reordered_operands(self.builder, op, operands, *blocks)
         attrs = renumber(op, free, choice.perm)
         self._emit(op, operands, attrs, choice)
 

@@ -118,11 +118,11 @@ def merge_closely(b: OpBuilder, inner: Op, outer: Op) -> Value | None:
 def _emit(
     b: OpBuilder, inner: Op, outer: Op, multiplier: np.ndarray, shift: np.ndarray, scale32: bool
 ) -> Value:
-    zp_in, zp_out = inner.operands[3], outer.operands[4]
+    zp_out = b.const(outer.operands[4].array, outer.results[0].type.dtype)
     attrs = {**inner.attrs, "rounding_mode": outer.attrs["rounding_mode"], "scale32": scale32}
     return b.RESCALE(  # type: ignore[no-any-return]
         inner.operands[0], b.const(multiplier.astype(np.int32 if scale32 else np.int16)),
-        b.const(shift.astype(np.int8)), zp_in, zp_out,
+        b.const(shift.astype(np.int8)), inner.operands[3], zp_out,
         dtype=outer.results[0].type.dtype, quant=outer.results[0].type.quant, **attrs,
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 
 from npuc.passes.layout.behaviour import Group
 from npuc.passes.layout.views import Views
@@ -35,9 +36,9 @@ class _Precedence:
 
     def add(self, names: Sequence[int]) -> bool:
         """Add a chain; False, and nothing is added, where it contradicts the others."""
-        if any(self.reaches(b, a) for a, b in zip(names, names[1:])):
-            return False
         if len(set(names)) < len(names):
+            return False
+        if any(self.reaches(b, a) for a, b in combinations(names, 2)):
             return False
         for name in names:
             self.after.setdefault(name, set())

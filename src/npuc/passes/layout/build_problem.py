@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from npuc.dialects.tosa import Limits
 from npuc.ir import Graph, Op, TensorType, Value
@@ -18,6 +18,7 @@ from npuc.passes.layout.behaviour import (
     keeps_last_axis,
     renumber,
 )
+from npuc.passes.layout.channel_order import Absorber, sorted_groups
 from npuc.passes.layout.problem import Choice, Node, Problem, Tensor
 from npuc.passes.layout.views import Order, View, Views, order_of
 
@@ -36,7 +37,9 @@ def captured_values(graph: Graph) -> list[Value]:
     return [v for v in dict.fromkeys([*read, *graph.outputs]) if v not in own]
 
 
-def build_problem(graph: Graph, views: Views, limits: Limits) -> Problem:
+def build_problem(
+    graph: Graph, views: Views, limits: Limits, absorbers: Mapping[Op, Absorber]
+) -> Problem:
     """Nodes, tensors and the moves of each node for every order worth trying."""
     problem = Problem()
     _add_tensors(problem, graph, views, limits)
@@ -57,7 +60,7 @@ def build_problem(graph: Graph, views: Views, limits: Limits) -> Problem:
         read_fixed(problem, views[value])
     orders = axis_orders(_sequences(problem, graph, views), views)
     for node in problem.nodes:
-        node.moves = _moves(node.op, views, orders, limits)
+        node.moves = _moves(node.op, views, orders, limits, absorbers.get(node.op))
     return problem
 
 
@@ -139,13 +142,13 @@ def result_perm(op: Op, free: Free, perm: Sequence[int]) -> tuple[int, ...]:
 def reshape_choice(
     op: Op, groups: Sequence[Group], views: Views, perm: Iterable[int], positions: AxisOrder
 ) -> Choice:
-    """A RESHAPE whose blocks of axes lie in the order `perm`."""
+    """A RESHAPE whose blocks of axes lie in the order `perm`, their axes as `groups` has them."""
     perm = tuple(perm)
     x, y = views[op.operands[0]], views[op.results[0]]
     read = order_of([x.axes[i] for g in perm for i in groups[g][0]])
     written = [i for g in perm for i in groups[g][1]]
     result = place_axes(views.names.of(y.names), written, positions)
-    return Choice(perm, result, ((x.root, read),), tuple(written))
+    return Choice(perm, result, ((x.root, read),), tuple(written), tuple(groups))
 
 
 def _sequences(problem: Problem, graph: Graph, views: Views) -> dict[Sequence_, int]:
@@ -170,11 +173,13 @@ def _count(found: Counter[Sequence_], value: Value, views: Views, weight: int) -
     found[sequence] += int(_bytes(value.type)) * weight
 
 
-def _moves(op: Op, views: Views, orders: Sequence[AxisOrder], limits: Limits) -> list[Choice | None]:
+def _moves(
+    op: Op, views: Views, orders: Sequence[AxisOrder], limits: Limits, absorber: Absorber | None
+) -> list[Choice | None]:
     """Per order one move for each side of a RESHAPE (the same twice for other ops)."""
     free = free_behaviour(op)
     if free is None:
-        return [_reshape_move(op, views, o, side) for o in orders for side in (0, 1)]
+        return [_reshape_move(op, views, o, side, absorber) for o in orders for side in (0, 1)]
     found = [_free_move(op, free, views, order, limits) for order in orders]
     return [move for move in found for _ in (0, 1)]
 
@@ -214,26 +219,26 @@ def _accepted(op: Op, free: Free, perm: Sequence[int], limits: Limits) -> bool:
     return limits.reason(op.name, operands, renumber(op, free, perm), [result]) is None
 
 
-def _reshape_move(op: Op, views: Views, positions: AxisOrder, side: int) -> Choice | None:
+def _reshape_move(
+    op: Op, views: Views, positions: AxisOrder, side: int, absorber: Absorber | None
+) -> Choice | None:
     """The blocks in the order of their source's axes (side 0) or of their result's (side 1)."""
     groups = views.groups.get(op)
     if groups is None:
         return None
     for value, k in ((op.operands[0], 0), (op.results[0], 1))[:: -1 if side else 1]:
         names = views.names.of(views[value].names)
-        sizes = [len(group[k]) for group in groups]
         axes: Order = tuple([i for group in groups for i in group[k]])
         if not all(names[i] in positions for i in axes):
             continue
         order = sorted(axes, key=lambda i: (positions[names[i]], i))
-        starts = {group[k]: g for g, group in enumerate(groups)}
-        perm, at = [], 0
-        while at < len(order):
-            size = next((n for n in set(sizes) if tuple(order[at : at + n]) in starts), 0)
-            if not size:
-                break
-            perm.append(starts[tuple(order[at : at + size])])
-            at += size
-        if len(perm) == len(groups):
-            return reshape_choice(op, groups, views, perm, positions)
+        free = absorber.group if absorber is not None and absorber.side == k else None
+        perm = sorted_groups(groups, k, order, free)
+        if perm is None:
+            continue
+        if free is not None:
+            block = tuple([i for i in order if i in groups[free][k]])
+            groups = list(groups)
+            groups[free] = (block, groups[free][1]) if k == 0 else (groups[free][0], block)
+        return reshape_choice(op, groups, views, perm, positions)
     return None

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from npuc.ir import Op, Value
+from npuc.passes.layout.behaviour import Group
 from npuc.passes.layout.min_cut import Cut
 from npuc.passes.layout.views import Order
 
@@ -20,12 +21,14 @@ class Choice:
     """One way to run an op: what it then reads and writes.
 
     perm: the permutation of its axes (of its blocks for a RESHAPE). result: that of its result.
+    groups: a RESHAPE's blocks of axes, each in the order it reads and writes them.
     """
 
     perm: tuple[int, ...]
     result: tuple[int, ...]
     reads: tuple[tuple[Value, Order], ...]
     writes: Order
+    groups: tuple[Group, ...] = ()
 
     @property
     def effect(self) -> object:
