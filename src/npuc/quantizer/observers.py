@@ -1,0 +1,273 @@
+"""Observers: they watch values during calibration and choose ranges.
+
+All are torchao observers (`ObserverBase`), so `prepare_pt2e` and `convert_pt2e` use them as
+their own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torchao.quantization.pt2e.observer import ObserverBase
+
+# A value beyond this is a mask's "minus infinity", not data.
+INFINITE = 1e30
+# exp(-10) = 4.5e-5: a softmax operand this far below the largest of its row counts as nothing.
+SOFTMAX_DEPTH = 10.0
+# The histogram sees at most this many values of one tensor; the extremes are always exact.
+SAMPLE = 1 << 16
+# Clipping errors of one layer point the same way and add up, rounding errors cancel.
+CLIPPING_WEIGHS = 4.0
+
+
+class RangeObserver(ObserverBase):
+    """Chooses the range of an activation, per tensor.
+
+    It keeps exact extremes and a histogram over [-limit, limit], where limit doubles when a
+    value falls outside. The range either covers everything ("minmax"), or minimises the squared
+    error: rounding costs scale^2 / 12 per value inside, clipping the square of what is cut off
+    (exact zeros cost nothing, they are representable). The range always includes zero.
+
+    depth, axis: the values feed a softmax along `axis`; what lies more than `depth` below the
+        largest of its row is raised to that, since it cannot be told apart in the result.
+    floor: values below it are raised to it (an additive mask).
+    """
+
+    BINS = 4096
+
+    def __init__(
+        self,
+        dtype: torch.dtype = torch.int8,
+        qscheme: torch.qscheme = torch.per_tensor_affine,
+        quant_min: int = -128,
+        quant_max: int = 127,
+        ranges: str = "mse",
+        depth: float | None = None,
+        axis: int = -1,
+        shape: tuple[int, ...] | None = None,
+        floor: float | None = None,
+        is_dynamic: bool = False,
+    ) -> None:
+        super().__init__(dtype=dtype, is_dynamic=is_dynamic)
+        self.qscheme = qscheme
+        self.quant_min, self.quant_max = quant_min, quant_max
+        self.ranges = ranges
+        self.depth, self.axis, self.shape, self.floor = depth, axis, shape, floor
+        self.low, self.high = math.inf, -math.inf
+        self.limit = 0.0
+        self.zeros = 0.0
+        self.counts = torch.zeros(self.BINS, dtype=torch.float64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Take the values of one calibration step into account; returns x."""
+        values = self._relevant(x.detach().float())
+        if values.numel() == 0:
+            return x
+        low, high = (float(v) for v in torch.aminmax(values))
+        if max(-low, high) > INFINITE or not math.isfinite(low + high):
+            values = values[values.abs() < INFINITE]
+            if values.numel() == 0:
+                return x
+            low, high = (float(v) for v in torch.aminmax(values))
+        self.low, self.high = min(self.low, low), max(self.high, high)
+        if self.ranges != "minmax":
+            self._count(values.flatten())
+        return x
+
+    def _relevant(self, x: Tensor) -> Tensor:
+        if self.depth is not None and x.dim() > 0 and (self.shape in (None, tuple(x.shape))):
+            top = x.clamp(min=-INFINITE).amax(dim=self.axis, keepdim=True)
+            seen = top > -INFINITE / 2
+            return torch.where(seen, torch.maximum(x, top - self.depth), torch.zeros_like(x))
+        return x if self.floor is None else x.clamp(min=self.floor)
+
+    def _count(self, values: Tensor) -> None:
+        weight = 1.0
+        if values.numel() > SAMPLE:
+            step = -(-values.numel() // SAMPLE)
+            weight = values.numel() / values[::step].numel()
+            values = values[::step]
+        self._widen(max(-self.low, self.high))
+        if self.limit == 0.0:
+            self.zeros += weight * values.numel()
+            return
+        counts = torch.histc(values, self.BINS, min=-self.limit, max=self.limit)
+        zeros = float((values == 0).sum())
+        counts[self.BINS // 2] -= zeros
+        self.zeros += weight * zeros
+        self.counts += weight * counts.double()
+
+    def _widen(self, largest: float) -> None:
+        """Double the histogram's limit until it holds `largest`; pairs of bins become one."""
+        if self.limit == 0.0:
+            self.limit = largest * 1.001
+        while self.limit < largest:
+            self.limit *= 2
+            merged = self.counts.reshape(-1, 2).sum(1)
+            self.counts.zero_()
+            quarter = self.BINS // 4
+            self.counts[quarter : 3 * quarter] = merged
+
+    def range(self) -> tuple[float, float]:
+        """The chosen range, which includes zero."""
+        low, high = min(self.low, 0.0), max(self.high, 0.0)
+        if self.ranges == "minmax" or low >= high or not bool(self.counts.any()):
+            return low, high
+        return self._least_error(low, high)
+
+    def _least_error(self, low: float, high: float) -> tuple[float, float]:
+        symmetric = self.qscheme == torch.per_tensor_symmetric
+        centers = self._centers()
+        steps = torch.cat([torch.linspace(1.0, 0.9, 41), torch.linspace(0.89, 0.1, 80)]).double()
+        if symmetric:
+            highs = max(-low, high) * steps
+            clipped = self._clipped(centers, highs) + self._clipped(-centers, highs)
+            best = int((clipped + self._rounding(2 * highs)).argmin())
+            return -float(highs[best]), float(highs[best])
+        lows, highs = low * steps, high * steps
+        clipped = self._clipped(-centers, -lows)[:, None] + self._clipped(centers, highs)[None, :]
+        error = clipped + self._rounding(highs[None, :] - lows[:, None])
+        best = int(error.argmin())
+        return float(lows[best // len(steps)]), float(highs[best % len(steps)])
+
+    def _centers(self) -> Tensor:
+        width = 2 * self.limit / self.BINS
+        return (torch.arange(self.BINS, dtype=torch.float64) + 0.5) * width - self.limit
+
+    def _clipped(self, values: Tensor, ends: Tensor) -> Tensor:
+        """For each end, the summed square of what lies beyond it."""
+        order = torch.argsort(values)
+        values, counts = values[order], self.counts[order]
+        first = torch.searchsorted(values, ends)
+
+        def beyond(x: Tensor) -> Tensor:
+            total = torch.cat([x.flip(0).cumsum(0).flip(0), x.new_zeros(1)])
+            return total[first]
+
+        return CLIPPING_WEIGHS * (
+            beyond(counts * values**2)
+            - 2 * ends * beyond(counts * values)
+            + ends**2 * beyond(counts)
+        )
+
+    def _rounding(self, widths: Tensor) -> Tensor:
+        return self.counts.sum() * (widths / (self.quant_max - self.quant_min)) ** 2 / 12
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Scale (float32) and zero point (int64), one entry each."""
+        low, high = self.range()
+        return qparams(low, high, self.quant_min, self.quant_max, self.qscheme)
+
+
+class FunctionObserver(RangeObserver):
+    """For functions with a known range, such as sigmoid and tanh.
+
+    The range is that of the function, halved as often as the calibrated values allow: a softmax
+    over 200 keys has probabilities near 1/200, for which steps of 1/256 are useless.
+    """
+
+    def __init__(self, ends: tuple[float, float] = (0.0, 1.0), fixed: bool = False, **kw: Any) -> None:
+        super().__init__(**{**kw, "ranges": "minmax"})
+        self.ends, self.fixed = ends, fixed
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """The scale is a power of two: 1/256 with zero point -128 for [0, 1] in 8 bits."""
+        levels = 2 ** round(math.log2(self.quant_max - self.quant_min + 1))
+        symmetric = self.qscheme == torch.per_tensor_symmetric or self.ends[0] < 0
+        halvings = 0 if self.fixed else self._halvings()
+        scale = 2.0**-halvings * (2 / levels if symmetric else 1 / levels)
+        zero_point = 0 if symmetric else self.quant_min
+        return torch.tensor([scale]), torch.tensor([zero_point])
+
+    def _halvings(self) -> int:
+        largest = max(self.high, -self.low)
+        if largest <= 0 or not math.isfinite(largest):
+            return 0
+        return min(max(0, math.floor(-math.log2(largest))), 12)
+
+
+class WeightObserver(ObserverBase):
+    """Chooses symmetric weight scales, per output channel or per tensor.
+
+    `least` holds lower bounds for the scales: below them the layer's int32 bias would overflow.
+    """
+
+    def __init__(
+        self,
+        dtype: torch.dtype = torch.int8,
+        qscheme: torch.qscheme = torch.per_channel_symmetric,
+        quant_min: int = -127,
+        quant_max: int = 127,
+        ch_axis: int = 0,
+        ranges: str = "mse",
+        is_dynamic: bool = False,
+    ) -> None:
+        super().__init__(dtype=dtype, is_dynamic=is_dynamic)
+        self.qscheme, self.ch_axis = qscheme, ch_axis
+        self.quant_min, self.quant_max = quant_min, quant_max
+        self.ranges = ranges
+        self.least: Tensor | None = None
+        self.weight: Tensor | None = None
+
+    def forward(self, w: Tensor) -> Tensor:
+        """Remember the weight; returns it."""
+        self.weight = w.detach()
+        return w
+
+    def bound(self, least: Tensor) -> None:
+        """Raise the scales to at least these; several layers may share the weight."""
+        self.least = least if self.least is None else torch.maximum(self.least, least)
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Scales (float32) and zero points (int64, all 0), one per channel or one."""
+        assert self.weight is not None, "the weight was never read during calibration"
+        if self.qscheme == torch.per_channel_symmetric:
+            rows = self.weight.movedim(self.ch_axis, 0).flatten(1)
+        else:
+            rows = self.weight.reshape(1, -1)
+        scales = self._scales(rows.float())
+        if self.least is not None:
+            least = self.least if self.qscheme == torch.per_channel_symmetric else self.least.max()
+            scales = torch.maximum(scales, least)
+        return scales, torch.zeros_like(scales, dtype=torch.int64)
+
+    def _scales(self, rows: Tensor) -> Tensor:
+        full = (rows.abs().amax(1) / self.quant_max).clamp(min=torch.finfo(torch.float32).tiny)
+        if self.ranges == "minmax" or self.quant_max > 7:
+            return full  # with eight bits, clipping weights biases the sums more than it gains
+        best, least = full.clone(), self._error(rows, full)
+        for shrink in torch.linspace(0.98, 0.5, 25).tolist():
+            error = self._error(rows, full * shrink)
+            better = error < least
+            best[better], least[better] = (full * shrink)[better], error[better]
+        return best
+
+    def _error(self, rows: Tensor, scales: Tensor) -> Tensor:
+        s = scales[:, None]
+        rounded = torch.clamp(torch.round(rows / s), self.quant_min, self.quant_max) * s
+        return ((rows - rounded) ** 2).sum(1)
+
+
+def qparams(
+    low: float, high: float, quant_min: int, quant_max: int, qscheme: torch.qscheme
+) -> tuple[Tensor, Tensor]:
+    """Scale and zero point of a range that includes zero.
+
+    A range of zero width (a tensor of zeros) has scale 1; no scale is below 2^-40, so that no
+    product of scales leaves float32.
+    """
+    if qscheme == torch.per_tensor_symmetric:
+        scale = max(-low, high) / quant_max
+    else:
+        scale = (high - low) / (quant_max - quant_min)
+    if scale == 0 or not math.isfinite(scale):
+        return torch.tensor([1.0]), torch.tensor([0])
+    scale = max(scale, 2.0**-40)
+    scale = float(torch.tensor(scale, dtype=torch.float32))
+    zero_point = 0
+    if qscheme != torch.per_tensor_symmetric:
+        zero_point = min(max(quant_min - round(low / scale), quant_min), quant_max)
+    return torch.tensor([scale]), torch.tensor([zero_point])

@@ -1,0 +1,119 @@
+"""What each op means for quantization: data, written by the meaning of the op.
+
+An op that is not listed computes something new: its float operands are quantized as they come
+and its result has a range of its own. So every op is quantized unless this file says otherwise.
+Names are ATen op names without overload; all overloads of an op mean the same.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Role(Enum):
+    """How the parameters of an op's result relate to those of its operands."""
+
+    OWN = "a range of its own"
+    SHARE = "the parameters of its operands"
+    CLAMP = "a monotone clamp: part of the op in front, else the parameters of its operand"
+    COMPARE = "operands share parameters, the result is boolean"
+    FLOAT = "stays float"
+
+
+# Only the position of elements changes; a clamp behind them can act in front of them.
+LAYOUT = frozenset(
+    """view reshape _unsafe_view view_as flatten unflatten squeeze unsqueeze permute transpose t
+    mT mH numpy_T movedim moveaxis swapaxes swapdims contiguous clone detach alias
+    lift_fresh lift_fresh_copy""".split()
+)
+
+# The result consists of elements of the operands, or of means of them.
+_SHARE = LAYOUT | frozenset(
+    """expand expand_as broadcast_to broadcast_tensors repeat tile repeat_interleave
+    slice select narrow split split_with_sizes chunk unbind tensor_split unsafe_split
+    unsafe_chunk unsafe_split_with_sizes diagonal
+    cat concat concatenate stack hstack vstack dstack column_stack block_diag
+    flip fliplr flipud roll rot90
+    pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d
+    replication_pad1d replication_pad2d replication_pad3d
+    pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col as_strided
+    gather index _unsafe_index index_select take take_along_dim embedding
+    select_scatter slice_scatter diagonal_scatter index_put _unsafe_index_put index_copy
+    index_fill scatter masked_fill masked_scatter where tril triu copy fill
+    max min amax amin maximum minimum fmax fmin median nanmedian kthvalue sort topk mode
+    max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices
+    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+    adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d
+    upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
+    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_linear1d
+    upsample_bilinear2d upsample_trilinear3d
+    to _to_copy type_as float dropout feature_dropout alpha_dropout nan_to_num""".split()
+)
+
+_CLAMP = frozenset("relu relu6 hardtanh clamp clamp_min clamp_max clip".split())
+
+_COMPARE = frozenset("eq ne lt le gt ge equal isclose".split())
+
+# Complex values and random numbers.
+_FLOAT_PREFIXES = ("fft_", "_fft", "stft", "istft", "rand", "bernoulli", "normal", "complex", "real")
+
+# Lower and upper end of what the function can give, whatever its operand is.
+FIXED_RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("sigmoid", "softmax", "_softmax", "_safe_softmax"), (0.0, 1.0)),
+    "tanh": (-1.0, 1.0),
+}
+
+# Position of the constant weight, its axis of output channels, and the position of the bias.
+WEIGHTED: dict[str, tuple[int, int, int]] = {
+    **{f"conv{n}d": (1, 0, 2) for n in (1, 2, 3)},
+    **{f"conv_transpose{n}d": (1, 1, 2) for n in (1, 2, 3)},
+    "linear": (1, 0, 2),
+}
+
+# Their constant operands are parameters of a formula and stay float.
+FLOAT_PARAMETERS = frozenset(
+    """layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm
+    _fused_rms_norm batch_norm _native_batch_norm_legit_no_training prelu _prelu_kernel""".split()
+)
+
+# Multiplications: by a positive constant they only change the scale.
+SCALING = frozenset(("mul", "div", "true_divide"))
+
+SOFTMAX = frozenset(("softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax"))
+
+# One op for the quantizer: an integer rule computes it whole. Whatever is expanded instead gets
+# inner ranges that calibration must find. These are expanded, because they truly have inner ranges.
+EXPANDED = frozenset(
+    """scaled_dot_product_attention _safe_softmax lstm gru rnn_tanh rnn_relu lstm_cell gru_cell
+    rnn_tanh_cell rnn_relu_cell einsum baddbmm addbmm addmv addr glu cosine_similarity
+    pairwise_distance cdist linalg_vector_norm norm linalg_norm logsumexp addcmul addcdiv lerp
+    bilinear local_response_norm cross_entropy_loss std std_mean var_mean outer dot mv inner
+    tensordot kron batch_norm _native_batch_norm_legit_no_training native_batch_norm
+    _native_batch_norm_legit""".split()
+)
+
+
+def op_name(kind: str) -> str:
+    """ "add" of "aten.add.Tensor"; ops of other namespaces keep their full kind."""
+    namespace, _, rest = kind.partition(".")
+    return rest.partition(".")[0] if namespace == "aten" else kind
+
+
+def role_of(kind: str) -> Role:
+    """The role of an op of this kind."""
+    name = op_name(kind)
+    if name in _SHARE:
+        return Role.SHARE
+    if name in _CLAMP:
+        return Role.CLAMP
+    if name in _COMPARE:
+        return Role.COMPARE
+    if "." in name or name.startswith(_FLOAT_PREFIXES):
+        return Role.FLOAT
+    return Role.OWN
+
+
+def is_expanded(kind: str) -> bool:
+    """Whether the op is replaced by its parts before it is quantized."""
+    return op_name(kind) in EXPANDED

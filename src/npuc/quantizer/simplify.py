@@ -1,0 +1,267 @@
+"""Bring an exported graph into the form that annotation expects: one spelling per meaning.
+
+Every rewrite keeps the values. What remains is functional, has no gradient regions, dropout or
+assertions, its constant sub-graphs are evaluated, and products by constants are linear layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
+
+from npuc.errors import BadInput
+from npuc.frontend.decompose import expand
+from npuc.frontend.fold_batch_norm import fold_batch_norm
+from npuc.frontend.splice import Splice, fake_mode_of, fetch, kind_of, replace, value_of
+from npuc.quantizer.mark_wide import mark_wide
+from npuc.quantizer.policy import is_expanded, op_name
+
+aten = torch.ops.aten
+
+_IDENTITIES = frozenset(
+    "dropout feature_dropout alpha_dropout detach alias lift_fresh lift_fresh_copy".split()
+)
+_CHECKS = ("aten._assert", "aten.sym_constrain_range", "aten._functional_assert")
+
+
+def simplify(gm: GraphModule, known: Callable[[str], bool], is_qat: bool = False) -> None:
+    """Simplify a functional FX graph in place, for quantization.
+
+    Args:
+        gm: an exported graph without in-place ops.
+        known: tells whether the compiler has a rule for the op of a kind; what it does not know
+            is expanded now, so that the parts get ranges.
+        is_qat: batch norms stay in training form, and nothing that depends on a parameter is
+            evaluated.
+    """
+    drop_checks(gm)
+    fill_values(gm)
+    drop_identities(gm, is_qat)
+    fold_constants(gm, is_qat)
+    if not is_qat:
+        _refuse_training_norms(gm)
+        fold_batch_norm(gm)
+    expand(gm, lambda kind: _stays(kind, known, is_qat))
+    mark_wide(gm)
+    rewrite(gm)
+    fold_constants(gm, is_qat)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+
+
+def _stays(kind: str, known: Callable[[str], bool], is_qat: bool) -> bool:
+    if is_qat and op_name(kind).endswith("batch_norm"):
+        return True
+    return known(kind) and not is_expanded(kind)
+
+
+def drop_checks(gm: GraphModule) -> None:
+    """Erase assertions, range constraints and the exporter's guard call."""
+    for node in reversed(gm.graph.nodes):
+        is_guard = node.op == "call_module" and str(node.target) == "_guards_fn"
+        is_check = node.op == "call_function" and kind_of(node.target).startswith(_CHECKS)
+        if (is_guard or is_check) and not node.users:
+            gm.graph.erase_node(node)
+
+
+def fill_values(gm: GraphModule) -> None:
+    """Give every node its meta["val"]; parameters have none after `ExportedProgram.module()`."""
+    mode = fake_mode_of(gm)
+    for node in gm.graph.nodes:
+        if node.op in ("get_attr", "call_function"):
+            value_of(gm, node, mode)
+
+
+def drop_identities(gm: GraphModule, is_qat: bool) -> None:
+    """Erase ops that hand their operand on: dropout at inference, detach, a cast to its own type."""
+    for node in list(gm.graph.nodes):
+        if node.op != "call_function":
+            continue
+        name = op_name(kind_of(node.target))
+        if "dropout" in name and is_qat:
+            continue
+        if name in _IDENTITIES or (name in ("to", "_to_copy") and _keeps_type(node)):
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
+
+
+def _keeps_type(node: Node) -> bool:
+    return node.args[0].meta["val"].dtype == node.meta["val"].dtype
+
+
+def fold_constants(gm: GraphModule, is_qat: bool) -> None:
+    """Evaluate what depends on constants only, once; views of weights stay views."""
+    mutable = _mutated_buffers(gm)
+    values: dict[Node, Any] = {}
+    for node in gm.graph.nodes:
+        if node.op == "get_attr":
+            value = fetch(gm, str(node.target))
+            frozen = isinstance(value, torch.Tensor) and not (is_qat and value.requires_grad)
+            if frozen and str(node.target) not in mutable:
+                values[node] = value.detach()
+        elif _is_foldable(node, values):
+            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+            with torch.no_grad():
+                values[node] = node.target(*args, **kwargs)
+    mode = fake_mode_of(gm)
+    for node, value in values.items():
+        read = any(user not in values for user in node.users)
+        if node.op == "call_function" and read and isinstance(value, torch.Tensor):
+            replace(node, Splice(gm, node, mode).constant(value, "folded"))
+    gm.graph.eliminate_dead_code()
+
+
+def _is_foldable(node: Node, values: dict[Node, Any]) -> bool:
+    if node.op != "call_function" or node.is_impure():
+        return False
+    if isinstance(node.target, torch._ops.OpOverload):
+        if torch.Tag.nondeterministic_seeded in node.target.tags:
+            return False
+    elif kind_of(node.target) != "getitem":
+        return False
+    return all(leaf in values for leaf in node.all_input_nodes) and not any(
+        isinstance(leaf, torch.SymInt) for leaf in tree_leaves((node.args, node.meta["val"]))
+    )
+
+
+def _mutated_buffers(gm: GraphModule) -> set[str]:
+    """Names of the buffers that the program writes: state, not constants."""
+    found = set()
+    for node in gm.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            first = node.args[0]
+            if isinstance(first, Node) and first.op == "get_attr":
+                found.add(str(first.target))
+    return found
+
+
+def _refuse_training_norms(gm: GraphModule) -> None:
+    for node in gm.graph.nodes:
+        if node.op != "call_function" or kind_of(node.target) != "aten.batch_norm":
+            continue
+        if node.args[5] and node.args[3] is not None:
+            raise BadInput(
+                f"batch norm {node.name}",
+                why="it uses the statistics of its batch: the model was exported in training mode",
+                hint="call model.eval() before export",
+            )
+
+
+def rewrite(gm: GraphModule) -> None:
+    """Apply the rewrites below to every node, in order."""
+    mode = fake_mode_of(gm)
+    for node in list(gm.graph.nodes):
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        _pass_tensors_by_position(node)
+        rule = _REWRITES.get(op_name(kind_of(node.target)))
+        if rule is None:
+            continue
+        result = rule(Splice(gm, node, mode), *node.args, **node.kwargs)
+        if result is not None:
+            replace(node, result)
+
+
+def _pass_tensors_by_position(node: Node) -> None:
+    """Move arguments given by name into their position: torchao reads positions only."""
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    kwargs = dict(node.kwargs)
+    for argument in arguments[len(node.args) :]:
+        if argument.kwarg_only or not any(isinstance(v, Node) for v in tree_leaves(kwargs)):
+            return
+        node.args = (*node.args, kwargs.pop(argument.name, argument.default_value))
+        node.kwargs = kwargs
+
+
+def _apply_alpha(s: Splice, a: Any, b: Any, alpha: Any = 1) -> Node | None:
+    """a + alpha * b: the product is a change of scale once quantized, the sum an ordinary one."""
+    if alpha == 1 or isinstance(alpha, Node):
+        return None
+    scaled = s(aten.mul.Tensor, b, alpha) if isinstance(b, Node) else b * alpha
+    return s(s.node.target, a, scaled)
+
+
+def _reverse(s: Splice, a: Node, b: Any, alpha: Any = 1) -> Node:
+    """rsub: b - alpha * a, as -alpha * a + b when b is a number."""
+    if isinstance(b, Node):
+        return s(aten.sub.Tensor, b, a if alpha == 1 else s(aten.mul.Tensor, a, alpha))
+    negated = s(aten.neg.default, a) if alpha == 1 else s(aten.mul.Tensor, a, -alpha)
+    return s(aten.add.Tensor, negated, b)
+
+
+def _to_linear(s: Splice, a: Node, b: Node) -> Node | None:
+    """A product by a constant matrix is a linear layer: its weight quantizes per channel."""
+    weight = s.parameter(b)
+    if weight is None or weight.dim() != 2 or s.value(a).ndim < 2:
+        return None
+    if not weight.dtype.is_floating_point or s.parameter(a) is not None:
+        return None
+    return s(aten.linear.default, a, s.constant(weight.t(), "weight"), None)
+
+
+def _addmm_to_linear(s: Splice, c: Node, a: Node, b: Node, **scales: Any) -> Node | None:
+    """beta * c + alpha * (a @ b) by a constant matrix."""
+    bias, weight = s.parameter(c), s.parameter(b)
+    if scales.get("alpha", 1) != 1 or scales.get("beta", 1) != 1 or weight is None:
+        product = s(aten.mm.default, a, b)
+        if scales.get("alpha", 1) != 1:
+            product = s(aten.mul.Tensor, product, scales["alpha"])
+        return s(aten.add.Tensor, product, _scaled(s, c, scales.get("beta", 1)))
+    weight_node = s.constant(weight.t(), "weight")
+    if bias is not None and bias.dim() == 1 and bias.numel() == weight.shape[1]:
+        return s(aten.linear.default, a, weight_node, c)
+    return s(aten.add.Tensor, s(aten.linear.default, a, weight_node, None), c)
+
+
+def _scaled(s: Splice, x: Node, factor: Any) -> Node:
+    return x if factor == 1 else s(aten.mul.Tensor, x, factor)
+
+
+def _split_off_bias(s: Splice, x: Node, weight: Node, bias: Any = None, *rest: Any) -> Node | None:
+    """A bias that is computed cannot be an int32 constant: it becomes an addition."""
+    if not isinstance(bias, Node) or bias.op == "get_attr":
+        return None
+    made = s(s.node.target, x, weight, None, *rest)
+    if op_name(kind_of(s.node.target)) != "linear":
+        spatial = s.value(made).ndim - 2
+        bias = s(aten.view.default, bias, [-1, *[1] * spatial])
+    return s(aten.add.Tensor, made, bias)
+
+
+def _plain_softmax(s: Splice, x: Node, dim: int, dtype: Any = None) -> Node:
+    """A quantized operand has no infinities, so no row can be masked as a whole."""
+    return s(aten.softmax.int, x, dim, dtype)
+
+
+def _square(s: Splice, x: Node, exponent: Any = 2) -> Node | None:
+    """x ** 2 that a root follows: a product can keep 16 bits, a table of 8-bit codes cannot."""
+    if exponent != 2 or not s.node.meta.get("quant_wide"):
+        return None
+    made = s(aten.mul.Tensor, x, x)
+    made.meta["quant_wide"] = made.meta["quant_takes_wide"] = True
+    return made
+
+
+def _mv(s: Splice, a: Node, b: Node) -> Node:
+    product = s(aten.matmul.default, a, s(aten.unsqueeze.default, b, -1))
+    return s(aten.squeeze.dim, product, -1)
+
+
+_REWRITES: dict[str, Callable[..., Any]] = {
+    "add": _apply_alpha,
+    "sub": _apply_alpha,
+    "rsub": _reverse,
+    "matmul": _to_linear,
+    "mm": _to_linear,
+    "addmm": _addmm_to_linear,
+    "mv": _mv,
+    **{name: _split_off_bias for name in ("linear", "conv1d", "conv2d", "conv3d")},
+    **{f"conv_transpose{n}d": _split_off_bias for n in (1, 2, 3)},
+    "_safe_softmax": _plain_softmax,
+    "square": _square,
+    "pow": _square,
+}
