@@ -83,16 +83,33 @@ def _refined(b: TosaBuilder, mantissa: Value, t: Value, bits: int) -> Value:
     return multiply(b, t, b.SUB(number(b, mantissa, 2**24), one), 38 - bits)
 
 
-def inverse_sqrt(b: TosaBuilder, v: Value) -> tuple[Value, Value]:
-    """(t, h) with t = 2**29 / (sqrt(v) << h), in 2**13.5 .. 2**14.5, for positive INT32 `v`."""
+def inverse_sqrt(b: TosaBuilder, v: Value) -> Value:
+    """2**29 / sqrt(v), to 13 bits or better, for positive INT32 `v`."""
+    mantissa, t, h = _root_of_mantissa(b, v)
+    if not has_int16_table(b):
+        t = _refined_root(b, mantissa, t, 0)
+    return b.LOGICAL_LEFT_SHIFT(t, h)  # type: ignore[no-any-return]
+
+
+def precise_inverse_sqrt(b: TosaBuilder, v: Value) -> Value:
+    """2**29 / sqrt(v), rounded, by a Newton step after the table."""
+    mantissa, t, h = _root_of_mantissa(b, v)
+    t = _refined_root(b, mantissa, t, 15)
+    return shifted_right(b, t, b.SUB(number(b, t, 15), h))
+
+
+def _root_of_mantissa(b: TosaBuilder, v: Value) -> tuple[Value, Value, Value]:
+    """(v << 2h in 2**29 .. 2**31, t = 2**29 / (sqrt(v) << h) from the table, h)."""
     n = b.SUB(b.CLZ(v), number(b, v, 1))
     h = b.SUB(n, shifted_right(b, n, number(b, v, 1)))  # the shift rounds up, the rest down
     mantissa = b.LOGICAL_LEFT_SHIFT(v, b.ADD(h, h))
-    t = _look_up(b, mantissa, lambda m: 2.0**21 / np.sqrt(m))
-    if has_int16_table(b):
-        return t, h
+    return mantissa, _look_up(b, mantissa, lambda m: 2.0**21 / np.sqrt(m)), h
+
+
+def _refined_root(b: TosaBuilder, mantissa: Value, t: Value, more_bits: int) -> Value:
+    """A Newton step for t = 2**29 / sqrt(mantissa), the result with `more_bits` more."""
     one = multiply(b, mantissa, multiply(b, t, t), 34)  # 2**24 when t is exact
-    return multiply(b, t, b.SUB(number(b, v, 3 * 2**24), one), 25), h
+    return multiply(b, t, b.SUB(number(b, mantissa, 3 * 2**24), one), 25 - more_bits)
 
 
 def logarithm(b: TosaBuilder, v: Value, bits: int) -> Value:

@@ -164,3 +164,20 @@ def to_output(b: TosaBuilder, acc: Value, scale: np.ndarray | None, out: TensorT
     if acc.type.dtype is out.dtype:
         return acc
     return b.CAST(acc, dtype=out.dtype)  # type: ignore[no-any-return]
+
+
+def affine_weights(b: TosaBuilder, x: Value, gamma: np.ndarray, beta: np.ndarray) -> Weights:
+    """x * gamma + beta per channel as weights [C] with a scale per channel: gamma is exact."""
+    quant, dtype = x.type.quant, x.type.dtype
+    b.require(
+        quant is not None and dtype in (DType.INT8, DType.INT16),
+        f"normalization of {dtype.name} values that are not quantized to 8 or 16 bits",
+    )
+    assert quant is not None
+    b.require(dtype is DType.INT8 or quant.zp == 0, f"zero point {quant.zp} of {dtype.name} values")
+    tiny = np.finfo(np.float32).tiny / quant.s
+    step = quant.s * np.maximum(np.abs(gamma) / 127, tiny)
+    step = np.maximum(step, np.abs(beta) / LARGEST_BIAS)
+    codes = np.rint(gamma * quant.s / step).astype(np.int8)
+    bias = _accumulator_bias(b, np.rint(beta / step).astype(np.int64), ACCUMULATOR[dtype])
+    return Weights(b.const(codes), bias, step)
