@@ -121,7 +121,7 @@ def normalize(
         b.refuse(f"normalization of {x.type.dtype.name} values, not quantized to 8 or 16 bits")
     assert quant is not None
     count = rows.count(x.type.ints)
-    deviation = _deviation(b, x, rows, count) if center else _from_zero(b, x)
+    deviation = deviation_from_mean(b, x, rows, count) if center else _from_zero(b, x)
     d = deviation.value
 
     square = deviation.reach**2
@@ -149,7 +149,7 @@ def _shift_of_squares(shape: Sequence[int], rows: Rows, square: float, limit: fl
     return max(ceil(max(log2(min(square * first, limit)), log2(square)) - SUM_BITS), 0)
 
 
-def _deviation(b: TosaBuilder, x: Value, rows: Rows, count: int) -> Deviation:
+def deviation_from_mean(b: TosaBuilder, x: Value, rows: Rows, count: int) -> Deviation:
     """x - mean: as INT16 with 7 more bits than 8-bit codes, as INT32 with 4 more than 16-bit ones."""
     total = Sum(b.rescale(x, 1.0, DType.INT32), 2.0 ** (x.type.dtype.bits - 1))
     total = sum_rows(b, total, rows)
