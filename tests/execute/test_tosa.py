@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 
 import numpy as np
@@ -11,8 +12,10 @@ import torch
 
 from npuc.errors import BadInput, NpucError
 from npuc.execute import tosa
+from npuc.execute.reference_model import run_reference_model
 from npuc.execute.tosa import evaluate, evaluate_all
 from npuc.ir import Builder, DType, Graph, Loc, SymDim, TensorType, Value
+from npuc.serialize.tosa_flatbuffer import serialize
 from tests.execute.compare import assert_same
 from tests.execute.control_flow import accumulator, branches, loop
 
@@ -162,7 +165,7 @@ def test_custom_operator() -> None:
     b = Builder()
     attrs = {"operator_name": "magic", "domain_name": "acme", "implementation_attrs": b""}
     graph = b.finish(b.emit("tosa.CUSTOM", [b.input(ROW)], attrs, [ROW]))
-    with pytest.raises(NpucError, match="'acme.magic' is the vendor's own"):
+    with pytest.raises(NpucError, match=r"'acme\.magic' is the vendor's own"):
         evaluate(graph, [np.zeros(4, np.int32)])
 
 
@@ -209,3 +212,44 @@ def test_large_sums_are_exact(dtype: DType, precision: str) -> None:
     expected = (x.astype(np.int64) - zero) @ (weights.reshape(3, -1).T.astype(np.int64) - 1)
     np.testing.assert_array_equal(result, expected + np.arange(3))
     assert expected.max() > 2**24
+
+
+def test_constants_may_be_read_only() -> None:
+    b = Builder()
+    x = b.input(TensorType(DType.FP32, (1, 2, 3)))
+    w = np.frombuffer(np.arange(6, dtype=np.float32).tobytes(), np.float32).reshape(1, 3, 2)
+    zeros = [b.const(np.zeros(1, np.float32))] * 2
+    graph = b.finish(
+        b.emit("tosa.MATMUL", [x, b.const(w), *zeros], {}, [TensorType(DType.FP32, (1, 2, 2))])
+    )
+    given = np.ones((1, 2, 3), np.float32)
+    given.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(evaluate(graph, [given])[0], given @ w)
+
+
+def test_unsigned_values_are_the_same_bits() -> None:
+    """uint8 in, int8 inside, uint8 out; the reference model knows the signed types only."""
+    b = Builder()
+    x = b.input(TensorType(DType.UINT8, (1, 4)), "x")
+    flags = {"scale32": True, "rounding_mode": "SINGLE_ROUND", "per_channel": False}
+    unit = [b.const(np.array([1 << 30], np.int32)), b.const(np.array([30], np.int8))]
+    zero, half = b.const(np.zeros(1, np.int8)), b.const(np.array([128], np.uint8))
+    (y,) = b.emit(
+        "tosa.RESCALE", [x, *unit, half, zero],
+        flags | {"input_unsigned": True, "output_unsigned": False},
+        [TensorType(DType.INT8, (1, 4))],
+    )  # fmt: skip
+    (z,) = b.emit(
+        "tosa.RESCALE", [y, *unit, zero, half],
+        flags | {"input_unsigned": False, "output_unsigned": True}, [x.type],
+    )  # fmt: skip
+    graph = b.finish([y, z])
+    given = np.array([[0, 127, 128, 255]], np.uint8)
+    signed, unsigned = evaluate(graph, [given])
+    np.testing.assert_array_equal(signed, [[-128, -1, 0, 127]])
+    np.testing.assert_array_equal(unsigned, given)
+    expected = run_reference_model(serialize(graph), [given.view(np.int8)])
+    np.testing.assert_array_equal(signed, expected[0])
+    np.testing.assert_array_equal(unsigned, expected[1].view(np.uint8))

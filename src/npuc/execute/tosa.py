@@ -48,11 +48,15 @@ def evaluate(
     return [_own(value, array, given) for value, array in zip(graph.outputs, outputs, strict=True)]
 
 
-def evaluate_all(graph: Graph, arrays: Sequence[Array]) -> dict[Value, Array]:
+def evaluate_all(
+    graph: Graph,
+    arrays: Sequence[Array],
+    undefined: Callable[[Op, str], None] | None = None,
+) -> dict[Value, Array]:
     """The arrays of all inputs, constants, intermediates and outputs (not those inside regions)."""
     values = [*graph.inputs, *(r for op in graph.ops for r in op.results)]
     keep: dict[Value, Any] = dict.fromkeys(values)
-    evaluate(graph, arrays, keep)
+    evaluate(graph, arrays, keep, undefined=undefined)
     return keep
 
 

@@ -30,6 +30,7 @@ class DType(enum.Enum):
     FP16 = ("f16", 16, np.float16)
     FP32 = ("f32", 32, np.float32)
     FP64 = ("f64", 64, np.float64)
+    MXINT8 = ("!tosa.mxint8", 8, np.int8)
     SHAPE = ("shape", 64, np.int64)
 
     def __init__(self, mlir: str, bits: int, storage: type) -> None:

@@ -15,7 +15,8 @@ ELEMENT = {
     "i32_t": DType.INT32, "i48_t": DType.INT48, "i64_t": DType.INT64, "fp16_t": DType.FP16,
     "bf16_t": DType.BF16, "fp32_t": DType.FP32, "fp8e4m3_t": DType.FP8E4M3,
     "fp8e5m2_t": DType.FP8E5M2, "fp8ue8m0_t": DType.FP8UE8M0, "fp6e2m3_t": DType.FP6E2M3,
-    "fp6e3m2_t": DType.FP6E3M2, "fp4e2m1_t": DType.FP4E2M1, "shape_t": DType.SHAPE,
+    "fp6e3m2_t": DType.FP6E3M2, "fp4e2m1_t": DType.FP4E2M1, "mxint8_t": DType.MXINT8,
+    "shape_t": DType.SHAPE,
 }  # fmt: skip
 
 #: values that attributes take when a caller does not give them

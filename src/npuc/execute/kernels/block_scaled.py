@@ -13,9 +13,16 @@ from npuc.ir import DType, Op
 E8M0 = DType.FP8UE8M0.numpy
 
 
+#: MXINT8 is a fixed-point number: an int8 of 64ths
+MXINT8_ONE = 64
+
+
 def unscaled(data: Array, scale: Array, block_size: int) -> Array:
     """The values of block-scaled data as float32."""
-    return data.astype(np.float32) * np.repeat(scale.astype(np.float32), block_size, axis=-1)
+    values = data.astype(np.float32)
+    if data.dtype == np.int8:
+        values /= MXINT8_ONE
+    return values * np.repeat(scale.astype(np.float32), block_size, axis=-1)
 
 
 @kernel("CAST_FROM_BLOCK_SCALED")
@@ -31,15 +38,24 @@ def cast_to_block_scaled(op: Op, x: Array) -> tuple[Array, Array]:
     dtype, size = op.results[0].type.dtype, op.attrs["block_size"]
     blocks = wide(x).astype(np.float64).reshape(*x.shape[:-1], -1, size)
     largest = np.abs(blocks).max(axis=-1)
-    info = ml_dtypes.finfo(dtype.numpy)
-    most = float(info.max)
+    most, mantissa_bits = _precision(dtype)
     power = np.frexp(largest)[1] - 1 - int(np.floor(np.log2(most)))
-    step = np.ldexp(1.0, np.frexp(largest)[1] - 1 - info.nmant)
+    step = np.ldexp(1.0, np.frexp(largest)[1] - 1 - mantissa_bits)
     power = power + (np.rint(largest / step) * step > np.ldexp(most, power))
     scale = np.ldexp(1.0, np.clip(np.where(largest == 0, -127, power), -127, 127))
     reduced = np.clip(blocks / scale[..., None], -most, most).astype(np.float32)
     scale = np.where(np.isfinite(largest), scale, np.nan)
+    if dtype is DType.MXINT8:
+        reduced = np.rint(np.nan_to_num(reduced * MXINT8_ONE))
     return as_stored(reduced.reshape(x.shape), dtype), scale.astype(E8M0)
+
+
+def _precision(dtype: DType) -> tuple[float, int]:
+    """The largest number of a type, and its bits behind the leading one."""
+    if dtype is DType.MXINT8:
+        return 127 / MXINT8_ONE, 6
+    info = ml_dtypes.finfo(dtype.numpy)
+    return float(info.max), int(info.nmant)
 
 
 @kernel("MATMUL_T_BLOCK_SCALED")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from npuc.execute.kernels.registry import Array, kernel, stored, wide
+from npuc.execute.kernels.registry import Array, as_tensor, kernel, stored, wide
 from npuc.ir import DType, Op
 
 
@@ -78,7 +78,7 @@ def convolve(
     if before != after:
         x = np.pad(x, [(0, 0), *zip(before, after, strict=True), (0, 0)])
         before = [0] * spatial
-    tx, tw = torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(w))
+    tx, tw = as_tensor(x), as_tensor(w)
     with exact_float32(torch):
         if groups == 1 and all(k == 1 for k in w.shape[1:-1]) and not any(before):
             if any(s > 1 for s in stride):
@@ -115,8 +115,8 @@ def transpose_conv2d(op: Op, x: Array, w: Array, bias: Array, x_zp: Array, w_zp:
     import torch.nn.functional as F
 
     x, w = operands_as_float(op, x, w, x_zp, w_zp, (1, 2, 3))
-    tx = torch.from_numpy(np.ascontiguousarray(x)).movedim(-1, 1)
-    tw = torch.from_numpy(np.ascontiguousarray(w)).permute(3, 0, 1, 2)
+    tx = as_tensor(x).movedim(-1, 1)
+    tw = as_tensor(w).permute(3, 0, 1, 2)
     top, bottom, left, right = op.attrs["out_pad"]
     with exact_float32(torch):
         y = F.conv_transpose2d(tx, tw, None, op.attrs["stride"])
@@ -129,7 +129,7 @@ def product(a: Array, b: Array) -> Array:
     import torch
 
     with exact_float32(torch):
-        ta, tb = (torch.from_numpy(np.ascontiguousarray(v)) for v in (a, b))
+        ta, tb = (as_tensor(v) for v in (a, b))
         return torch.matmul(ta, tb).numpy()  # type: ignore[no-any-return]
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from npuc.execute.kernels.registry import KERNELS, Array, kernel, stored, wide
+from npuc.execute.kernels.registry import KERNELS, Array, as_tensor, kernel, stored, wide
 from npuc.ir import DType, Op
 
 
 def _erf(x: Array) -> Array:
     import torch
 
-    return torch.erf(torch.from_numpy(np.ascontiguousarray(x))).numpy().reshape(x.shape)
+    return torch.erf(as_tensor(x)).numpy().reshape(x.shape)
 
 
 def _intdiv(a: Array, b: Array) -> Array:

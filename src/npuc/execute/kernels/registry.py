@@ -49,3 +49,15 @@ def as_stored(y: Array, dtype: DType) -> Array:
     if dtype is DType.INT48:
         return (y.astype(np.int64, copy=False) << 16) >> 16
     return np.asarray(y).astype(dtype.numpy, copy=False)
+
+
+def as_tensor(x: Array) -> Any:
+    """A torch tensor of the same elements, without a copy where torch allows it.
+
+    torch shares only memory that may be written, and warns about other memory (constants that were
+    read from a file).
+    """
+    import torch
+
+    x = np.ascontiguousarray(x)
+    return torch.from_numpy(x if x.flags.writeable else x.copy())
