@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from npuc.dialects.tosa import Limits
 from npuc.errors import Reason, Unsupported
-from npuc.ir import DType, Graph, Loc, Op, TensorType, Value
+from npuc.ir import DType, Graph, Loc, Op, Value
 from npuc.lowering.registry import call_rule, find_rule
-from npuc.lowering.tosa_builder import TosaBuilder
-
-#: element types of PyTorch that the target represents by another one
-CARRIED_BY = {DType.INT64: DType.INT32, DType.FP64: DType.FP32}
-
+from npuc.lowering.rule_builder import RuleBuilder
 
 @dataclass(frozen=True)
 class Verdict:
@@ -42,53 +38,55 @@ class Lowered:
         return [v.reason for v in self.verdicts if v.reason is not None]
 
 
-def carried_type(type: TensorType, int64: bool = False) -> TensorType:
-    """The type that carries a value of the model's type on the target."""
-    if type.dtype is DType.INT64 and int64:
-        return type
-    return type.with_(dtype=CARRIED_BY.get(type.dtype, type.dtype))
-
-
-def lower(graph: Graph, limits: Limits, families: tuple[str, ...] = ()) -> Lowered:
-    """Lower every op of `graph` to TOSA.
+def lower(graph: Graph, limits: Any, families: tuple[str, ...] = ()) -> Lowered:
+    """Lower every op of `graph` to the dialect of `limits`.
 
     A refused op is recorded and replaced by values without a producer, so that the verdicts of
     all ops are known. Any exception other than Unsupported is a fault of a rule and propagates.
     """
-    builder = TosaBuilder(limits, families)
-    int64 = "EXT-INT64" in limits.extensions
+    builder = builder_for(limits, families)
     new: dict[Value, Value] = {}
     for v in graph.inputs:
-        new[v] = builder.input(carried_type(v.type, int64), v.name)
+        new[v] = builder.take_input(v.type, v.name)
     verdicts: list[Verdict] = []
     for op in graph.ops:
         builder.loc = op.loc
         reason = None
         try:
-            results = lower_op(builder, op, tuple(new[v] for v in op.operands), int64)
+            results = lower_op(builder, op, tuple(new[v] for v in op.operands))
         except Unsupported as refusal:
             reason = located(refusal, op)
-            results = tuple(Value(carried_type(r.type, int64)) for r in op.results)
+            results = tuple(Value(builder.carried_type(r.type)) for r in op.results)
         for old, value in zip(op.results, results):
             new[old] = value
             value.name = value.name or old.name
         if op.kind != "const" or reason is not None:
             verdicts.append(Verdict(op.results[0].name if op.results else "", op.kind, op.loc, reason))
     origins = {n: (new[v], p) for n, (v, p) in graph.origins.items() if v in new}
-    lowered = builder.finish([new[v] for v in graph.outputs], graph.name, origins)
-    return Lowered(lowered, verdicts)
+    outputs = [builder.give_output(new[v], v.type) for v in graph.outputs]
+    return Lowered(builder.finish(outputs, graph.name, origins), verdicts)
 
 
-def lower_op(
-    builder: TosaBuilder, op: Op, operands: tuple[Value, ...], int64: bool = False
-) -> tuple[Value, ...]:
+def builder_for(limits: Any, families: tuple[str, ...]) -> RuleBuilder:
+    """The builder that rules of the dialect of `limits` emit with."""
+    if limits.dialect == "tflite":
+        from npuc.lowering.tflite_builder import TfliteBuilder
+
+        return TfliteBuilder(limits, families)
+    from npuc.lowering.tosa_builder import TosaBuilder
+
+    return TosaBuilder(limits, families)
+
+
+def lower_op(builder: RuleBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...]:
     """Results of one op's rule, verified against the types that the model says."""
     if op.kind == "const":
-        return (_constant(builder, op, int64),)
-    rule = find_rule(op.kind, builder.families)
+        return (_constant(builder, op),)
+    rule = find_rule(op.kind, builder.families, builder.dialect)
     if rule is None:
         raise Unsupported("no lowering rule")
-    expected = tuple(carried_type(r.type, int64) for r in op.results)
+    builder.admit([v.type for v in (*op.operands, *op.results)])
+    expected = tuple(builder.carried_type(r.type) for r in op.results)
     results = call_rule(rule, builder, op, operands, expected)
     for value, type in zip(results, expected):
         if value.type != type:
@@ -98,17 +96,17 @@ def lower_op(
     return results
 
 
-def _constant(builder: TosaBuilder, op: Op, int64: bool) -> Value:
-    value, type = op.results[0], carried_type(op.results[0].type, int64)
-    if type.dtype is value.type.dtype:
-        return builder.const(value.array, type.dtype, type.quant, value.name)
-    if type.dtype is DType.INT32 and value.array.size:
-        lo, hi = int(value.array.min()), int(value.array.max())
+def _constant(builder: RuleBuilder, op: Op) -> Value:
+    value, type = op.results[0], builder.carried_type(op.results[0].type)
+    array = builder.carried_data(value.array, value.type)
+    if type.dtype is DType.INT32 and array.dtype == np.int64 and array.size:
+        lo, hi = int(array.min()), int(array.max())
         builder.require(
             -(2**31) <= lo and hi < 2**31, f"int64 constant with values {lo}..{hi} exceeds int32"
         )
     with np.errstate(over="ignore"):
-        return builder.const(value.array.astype(type.dtype.numpy), type.dtype, type.quant, value.name)
+        array = array.astype(type.dtype.numpy, copy=False)
+    return builder.const(array, type.dtype, type.quant, value.name)
 
 
 def located(refusal: Unsupported, op: Op) -> Reason:

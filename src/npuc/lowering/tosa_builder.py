@@ -8,39 +8,23 @@ from typing import Any
 import numpy as np
 
 from npuc.dialects.tosa import Limits, OpBuilder, multiplier_and_shift
-from npuc.errors import Unsupported
-from npuc.ir import DType, Op, Quant, TensorType, Value
+from npuc.ir import DType, Quant, TensorType, Value
+from npuc.lowering.rule_builder import NCHW, NHWC, RuleBuilder
 
-NHWC = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
-NCHW = {3: (0, 2, 1), 4: (0, 3, 1, 2), 5: (0, 4, 1, 2, 3)}
+__all__ = ["NCHW", "NHWC", "TosaBuilder"]
 
 
-class TosaBuilder(OpBuilder):
+class TosaBuilder(RuleBuilder, OpBuilder):
     """OpBuilder with what lowering rules need: refusals, layouts, integer arithmetic.
 
     Every op is checked against `limits`.
     """
 
+    dialect = "tosa"
+
     def __init__(self, limits: Limits, families: Sequence[str] = ()) -> None:
         super().__init__(limits, check_copies=True)
         self.families = tuple(families)
-        #: result types of the op that is being lowered
-        self.out: tuple[TensorType, ...] = ()
-        #: the op of the model that is being lowered
-        self.op: Op | None = None
-
-    # -- refusals ---------------------------------------------------------------------------
-
-    def require(self, condition: Any, reason: str, hint: str = "") -> None:
-        """Raise Unsupported(reason) unless `condition` holds. The text is what the user reads."""
-        if not condition:
-            self.refuse(reason, hint)
-
-    def refuse(self, reason: str, hint: str = "") -> None:
-        """Raise Unsupported."""
-        from npuc.errors import Reason
-
-        raise Unsupported(Reason("", "", reason, hint))
 
     # -- constants --------------------------------------------------------------------------
 
@@ -49,20 +33,6 @@ class TosaBuilder(OpBuilder):
         if value is None:
             value = x.type.quant.zp if x.type.quant and not x.type.quant.per_channel else 0
         return self.const(np.full(1, value).astype(x.type.dtype.numpy), x.type.dtype)
-
-    # -- data movement ----------------------------------------------------------------------
-
-    def nhwc(self, x: Value) -> Value:
-        """Channels from axis 1 to the last axis."""
-        return self.transpose(x, NHWC[x.type.rank])
-
-    def nchw(self, x: Value) -> Value:
-        """Channels from the last axis to axis 1."""
-        return self.transpose(x, NCHW[x.type.rank])
-
-    def match_rank(self, x: Value, rank: int) -> Value:
-        """`x` with leading dimensions of size 1 up to `rank` (PyTorch's broadcasting)."""
-        return self.reshape(x, (1,) * (rank - x.type.rank) + x.type.ints)
 
     # -- integer arithmetic -----------------------------------------------------------------
 

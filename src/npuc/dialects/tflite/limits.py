@@ -33,6 +33,10 @@ class TfliteLimits:
     _types: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
 
     @property
+    def dialect(self) -> str:
+        return "tflite"
+
+    @property
     def has_int64(self) -> bool:
         """Whether the model's INT64 stays: no, TFLite Micro and NPUs have INT32 only."""
         return False

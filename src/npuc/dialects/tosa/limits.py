@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npuc.dialects.tosa.definition import DEFINITIONS, LEVELS, Argument, Definition
 from npuc.dialects.tosa.infer import InvalidOp, _spread, bind, matching_modes
 from npuc.errors import Unsupported
 from npuc.ir import DType, TensorType, Value
+
+if TYPE_CHECKING:
+    from npuc.dialects.tosa.op_builder import OpBuilder
 
 Attrs = Mapping[str, Any]
 ChipPolicy = Callable[[str, Sequence[Value], Attrs, Sequence[TensorType]], "str | None"]
@@ -44,6 +47,21 @@ class Limits:
     chip: ChipPolicy | None = None
     name: str = "tosa"
     _modes: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def dialect(self) -> str:
+        return "tosa"
+
+    @property
+    def has_int64(self) -> bool:
+        """Whether the model's INT64 stays; otherwise INT32 carries it."""
+        return "EXT-INT64" in self.extensions
+
+    def op_builder(self) -> OpBuilder:
+        """A builder for passes."""
+        from npuc.dialects.tosa.op_builder import OpBuilder
+
+        return OpBuilder(self)
 
     @property
     def offered(self) -> frozenset[str]:

@@ -30,17 +30,17 @@ class Term:
 
     def like(self, number: Number) -> Term:
         """A number as a term."""
-        return Term(self.b, self.lift(number))
+        return type(self)(self.b, self.lift(number))
 
     def _binary(self, name: str, left: Term | Number, right: Term | Number) -> Term:
         x, y = self.lift(left), self.lift(right)
         rank = max(x.type.rank, y.type.rank)
         x, y = self.b.match_rank(x, rank), self.b.match_rank(y, rank)
         more = (self.b.scalar(0, DType.INT8, 1),) if name == "MUL" else ()
-        return Term(self.b, self.b.tosa(name, x, y, *more))
+        return type(self)(self.b, self.b.tosa(name, x, y, *more))
 
     def _unary(self, name: str) -> Term:
-        return Term(self.b, self.b.tosa(name, self.value))
+        return type(self)(self.b, self.b.tosa(name, self.value))
 
     def __add__(self, other: Term | Number) -> Term:
         return self._binary("ADD", self, other)
@@ -66,7 +66,7 @@ class Term:
 
     def __neg__(self) -> Term:
         zero = self.b.zero_point(self.value, 0)
-        return Term(self.b, self.b.NEGATE(self.value, zero, zero))
+        return type(self)(self.b, self.b.NEGATE(self.value, zero, zero))
 
     def __gt__(self, other: Term | Number) -> Condition:
         return self._compare("GREATER", self, other)
@@ -136,12 +136,12 @@ class Term:
         return self._unary("ERF")
 
     def clamp(self, low: Number, high: Number) -> Term:
-        return Term(self.b, self.b.CLAMP(self.value, min_val=low, max_val=high))
+        return type(self)(self.b, self.b.CLAMP(self.value, min_val=low, max_val=high))
 
     def cast(self, dtype: DType) -> Term:
         if dtype is self.dtype:
             return self
-        return Term(self.b, self.b.CAST(self.value, dtype=dtype))
+        return type(self)(self.b, self.b.CAST(self.value, dtype=dtype))
 
     def polynomial(self, coefficients: Sequence[float]) -> Term:
         """Horner's rule; coefficients from the constant one upwards."""
@@ -168,7 +168,7 @@ class Condition:
         b, like = self.bool.b, self.compared
         values = [self.value, like.lift(yes), like.lift(no)]
         rank = max(v.type.rank for v in values)
-        return Term(b, b.SELECT(*[b.match_rank(v, rank) for v in values]))
+        return type(like)(b, b.tosa("SELECT", *[b.match_rank(v, rank) for v in values]))
 
     def __and__(self, other: Condition) -> Condition:
         return self._logical("LOGICAL_AND", other)

@@ -17,6 +17,9 @@ Formula = Callable[..., Term]
 #: (builder, operand, result type, further arguments) -> result, or None to make a table
 Exact = Callable[..., "Value | None"]
 
+#: kind -> formula of floats and of integers (None: there is none); other dialects use them too
+FORMULAS: dict[str, tuple[Formula, Formula | None]] = {}
+
 
 def unary(
     *kinds: str, native: bool = False, integer: Formula | None = None, exact: Exact | None = None
@@ -29,6 +32,8 @@ def unary(
     """
 
     def register(formula: Formula) -> Formula:
+        FORMULAS.update(dict.fromkeys(kinds, (formula, integer)))
+
         @lowers(*kinds)
         def rule(b: TosaBuilder, x: Value, *args: Any, **kwargs: Any) -> Value:
             out = b.out[0]
