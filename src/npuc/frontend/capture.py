@@ -209,7 +209,7 @@ class _Draft:
     def _outputs(self, returned: list[Any], out_spec: Any) -> list[Output]:
         outputs = []
         for cell, name in zip(self.user, _leaf_names(out_spec)):
-            value = cell.node.meta.get("val") if isinstance(cell, Cell) else cell
+            value = self.copy.value(cell.node) if isinstance(cell, Cell) else cell
             if isinstance(cell, Cell) and not _is_number(value):
                 outputs.append(Output(name, len(returned)))
                 returned.append(cell)
@@ -258,9 +258,7 @@ def _input(node: Node) -> Input:
 
 
 def _is_number(value: Any) -> bool:
-    return value is None or isinstance(
-        value, (bool, int, float, str, torch.SymInt, torch.SymFloat, torch.SymBool)
-    )
+    return isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
 def _argument_name(spec: Any) -> str:

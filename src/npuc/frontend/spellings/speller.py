@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,10 @@ import numpy as np
 
 from npuc.frontend.fold_constants import is_dequantize
 from npuc.ir import Builder, Dim, DType, Op, Quant, Shape, TensorType, Value, pack
+
+
+#: constants are expanded at once up to this many elements
+FOLDED_ELEMENTS = 2**14
 
 
 class Speller(Builder):
@@ -76,6 +81,9 @@ class Speller(Builder):
         x = self.view(x, (1,) * (len(shape) - x.type.rank) + x.type.shape)
         if shape == x.type.shape:
             return x
+        if x.is_const and x.type.quant is None and x.type.is_static and _count(shape) <= FOLDED_ELEMENTS:
+            array = np.ascontiguousarray(np.broadcast_to(x.array, shape))
+            return self._constant(x, array, _moved(x.type, shape))
         return self.make("aten.expand", _moved(x.type, shape), x, shape)
 
     def slice(self, x: Value, dim: int, start: Dim, end: Dim, step: int = 1) -> Value:
@@ -131,6 +139,10 @@ class Speller(Builder):
 def is_constant(x: Value | None) -> bool:
     """Whether a value is a constant, perhaps quantized and dequantized again."""
     return x is not None and (x.is_const or _dequantized(x) is not None)
+
+
+def _count(shape: Shape) -> float:
+    return math.prod(d if isinstance(d, int) else math.inf for d in shape)
 
 
 def _is(x: Value, kind: str) -> bool:
