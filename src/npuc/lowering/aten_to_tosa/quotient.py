@@ -1,7 +1,7 @@
 """Quotients of two quantized tensors by normalised reciprocals; no integer division is needed.
 
-A divisor is brought to 14..15 significant bits, a 16-bit TABLE gives its reciprocal with the same
-relative precision, and the quotient is shifted back.
+A divisor is brought to 15 significant bits, a table gives its reciprocal with the same relative
+precision, and the quotient is shifted back. A divisor of zero counts as half a step or one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from npuc.ir import DType, TensorType, Value
+from npuc.lowering.aten_to_tosa.fixed_point import has_int16_table, reciprocal, shifted_right
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.operands import as_quantized, broadcast_rank, steps
 from npuc.lowering.aten_to_tosa.rounding import shift_right
@@ -28,8 +29,8 @@ def quotient(b: TosaBuilder, x: Value, y: Value) -> tuple[Value, float]:
     like = y.type if y.type.quant is not None else x.type
     x, y = as_quantized(b, x, like), as_quantized(b, y, like)
     assert x.type.quant is not None and y.type.quant is not None
-    both8 = x.type.dtype is y.type.dtype is DType.INT8
-    value, step = _by_code(b, x, y) if both8 else _by_clz(b, x, y)
+    by_code = x.type.dtype is y.type.dtype is DType.INT8 and has_int16_table(b)
+    value, step = _by_code(b, x, y) if by_code else _by_clz(b, x, y)
     return value, step * x.type.quant.s / y.type.quant.s
 
 
@@ -58,18 +59,12 @@ def _by_code(b: TosaBuilder, x: Value, y: Value) -> tuple[Value, float]:
 
 
 def _by_clz(b: TosaBuilder, x: Value, y: Value) -> tuple[Value, float]:
-    """int16: y << (CLZ - 1) >> 16 is 15 bits with their sign, TABLE gives 2**29 / that."""
+    """|y| << n has its leading one at bit 30; its reciprocal comes from tables, the sign from y."""
     rank = broadcast_rank(x, y)
     left, right = Term(b, steps(b, x, 1.0, rank)), Term(b, steps(b, y, 1.0, rank))
-    zeros = Term(b, b.CLZ(right.abs().maximum(1).value))
-    normal = b.LOGICAL_LEFT_SHIFT(right.value, (zeros - 1).value)
-    with np.errstate(divide="ignore"):
-        entries = 2.0**29 / (128.0 * (np.arange(513) - 256))
-    entries[256] = 0  # the slope across the pole has to fit 16 bits; it is not used
-    factor = table16(b, b.rescale(normal, 2.0**-16, DType.INT16), gentle(np.rint(entries)))
-    product = left * Term(b, b.rescale(factor, 1.0, DType.INT32))
-    shift = (31 - zeros).value
-    return b.ARITHMETIC_RIGHT_SHIFT(product.value, shift, round=True), 2.0**-15
+    inverse, n = reciprocal(b, right.abs().maximum(1).value)
+    product = left * _sign(right) * Term(b, inverse)
+    return shifted_right(b, product.value, (30 - Term(b, n)).value), 2.0**-15
 
 
 def whole_quotient(b: TosaBuilder, x: Value, y: Value, mode: str) -> tuple[Term, Term]:
