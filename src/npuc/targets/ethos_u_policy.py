@@ -183,8 +183,8 @@ def _u55_resize(
         return f"RESIZE of a batch of {batch}"
     (yn, yd, xn, xd), offset, border = (tuple(map(int, v.array)) for v in operands[1:4])
     y, x = yn // yd, xn // xd
-    both = (y, x) if height > 1 and width > 1 else (max(y, x),) * 2
-    if both[0] != both[1] or both[0] not in (2, 4, 8) or yn % yd or xn % xd:
+    still = (y == 1 and height == 1) or (x == 1 and width == 1)
+    if not (y == x or still) or max(y, x) not in (2, 4, 8) or yn % yd or xn % xd:
         return f"nearest RESIZE by {yn}/{yd} x {xn}/{xd}; the chip repeats pixels 2, 4 or 8 times"
     half = all(
         (n, d, o, b) == (2 * f, 2, 1 - f, f - 1)
