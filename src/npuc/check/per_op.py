@@ -4,6 +4,7 @@ produced, against PyTorch. Rounding that accumulates raises no alarm, and a wron
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,33 @@ STEPS = {4: 1, 8: 1, 16: 32}
 #: largest float error relative to the largest magnitude of the result
 RELATIVE = {DType.FP32: 1e-3, DType.FP16: 2e-2, DType.BF16: 5e-2, DType.FP8E4M3: 0.15, DType.FP8E5M2: 0.3}
 
-Observed = tuple[np.ndarray, TensorType]
+
+@dataclass(frozen=True)
+class Observed:
+    """A value of the compiled graph: the model's transposed by `perm` (None: not), dimensions of
+    size 1 aside."""
+
+    array: np.ndarray
+    type: TensorType
+    perm: Sequence[int] | None
+
+    def as_in_model(self, shape: Sequence[int]) -> tuple[np.ndarray, TensorType]:
+        """The array and its type in the model's layout; as it is when `shape` does not fit."""
+        array, quant = self.array, self.type.quant
+        perm = self.perm if self.perm is not None else range(len(shape))
+        moved = [shape[p] for p in perm]
+        if array.size != int(np.prod(shape)) or quant is not None and quant.axis is not None:
+            return array, self.type
+        array = array.reshape(moved).transpose(np.argsort(perm))
+        return array, self.type.with_(shape=tuple(array.shape))
+
 
 
 class CheckingInterpreter(torch.fx.Interpreter):
     """Runs the model's FX graph; each value that the compiled graph produced replaces PyTorch's
     after it was compared with it.
 
-    `observed` maps names of FX nodes to what the compiled graph holds for them, in the model's
-    layout, with its type.
+    `observed` maps names of FX nodes to what the compiled graph holds for them.
     """
 
     def __init__(
@@ -44,7 +63,7 @@ class CheckingInterpreter(torch.fx.Interpreter):
     def run_node(self, n: torch.fx.Node) -> Any:
         if n.op == "placeholder" and n.name in self.observed:
             like = super().run_node(n)
-            return _to_torch(*self.observed[n.name], like)
+            return _to_torch(*self.observed[n.name].as_in_model(like.shape), like)
         result = super().run_node(n)
         if n.op != "call_function" or not isinstance(result, torch.Tensor):
             return result
@@ -53,7 +72,7 @@ class CheckingInterpreter(torch.fx.Interpreter):
         if n.name not in self.observed:
             self.unobserved += 1
             return result
-        array, type = self.observed[n.name]
+        array, type = self.observed[n.name].as_in_model(result.shape)
         error, steps = difference(array, type, result)
         where = self.where.get(n.name, n.name)
         self.found.append(OpCheck(n.name, where, error, steps))
@@ -142,15 +161,9 @@ def _departs(
 def observe(
     graph_values: Mapping[Any, np.ndarray], origins: Mapping[str, tuple[Any, Sequence[int] | None]]
 ) -> dict[str, Observed]:
-    """Values of the compiled graph by the model's names, in the model's layout."""
-    observed: dict[str, Observed] = {}
-    for name, (value, perm) in origins.items():
-        array = graph_values.get(value)
-        if array is None:
-            continue
-        type = value.type
-        if perm is not None:
-            inverse = tuple(int(i) for i in np.argsort(perm))
-            array, type = array.transpose(inverse), type.transposed(inverse)
-        observed[name] = (array, type)
-    return observed
+    """What the compiled graph computed, by the model's names."""
+    return {
+        name: Observed(graph_values[value], value.type, perm)
+        for name, (value, perm) in origins.items()
+        if value in graph_values
+    }
