@@ -90,14 +90,19 @@ class Splice:
 
     def constant(self, tensor: torch.Tensor, hint: str) -> Node:
         """A `get_attr` node of a new buffer that holds `tensor`."""
-        name, count = f"_npuc_{hint}", 0
-        while hasattr(self.gm, name):
-            name, count = f"_npuc_{hint}_{count}", count + 1
+        names = self.gm.meta.setdefault("npuc_names", {})  # a search would be quadratic
+        count = names.get(hint, 0)
+        while hasattr(self.gm, f"_npuc_{hint}_{count}"):
+            count += 1
+        names[hint], name = count + 1, f"_npuc_{hint}_{count}"
         self.gm.register_buffer(name, tensor, persistent=False)
         with self.gm.graph.inserting_before(self.node):
             made = self.gm.graph.get_attr(name)
         made.meta.update(self.origin)
-        made.meta["val"] = self.mode.from_tensor(tensor, static_shapes=True)
+        with self.mode:  # `from_tensor` does the same ten times slower
+            made.meta["val"] = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+            )
         self.new.append(made)
         return made
 
