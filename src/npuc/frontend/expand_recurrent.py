@@ -3,8 +3,9 @@
 The input projections of all steps are one linear layer; a step is one linear layer on the hidden
 state and element-wise work. Values that play the same part at every step carry the same
 meta["quant_group"], so that the quantizer gives them one scale: the unrolled layer is the same
-function at every step, and states may be fed back. Sums that feed a gate carry
-meta["quant_wide"]: eight bits per summand would cost the gate its precision.
+function at every step, and states may be fed back. All inside a cell keeps 16 bits where the
+target can (meta["quant_wide"], ["quant_takes_wide"]), as in TFLite's integer LSTM: errors of the
+cell state add up over time. The hidden state, which the products read, has 8.
 """
 
 from __future__ import annotations
@@ -42,12 +43,23 @@ class Cell:
     group: str
 
     def wide(self, node: Node, part: str) -> Node:
-        node.meta["quant_wide"] = True
+        """A value inside the cell: 16 bits, one scale at every step."""
+        node.meta["quant_wide"] = node.meta["quant_takes_wide"] = True
         return self.same(node, part)
 
     def same(self, node: Node, part: str) -> Node:
+        """One scale at every step."""
         node.meta["quant_group"] = f"{self.group}.{part}"
         return node
+
+    def sigmoid(self, x: Node, part: str) -> Node:
+        return self.wide(self.s(aten.sigmoid.default, x), part)
+
+    def tanh(self, x: Node, part: str) -> Node:
+        return self.wide(self.s(aten.tanh.default, x), part)
+
+    def mul(self, x: Node, y: Node, part: str) -> Node:
+        return self.wide(self.s(aten.mul.Tensor, x, y), part)
 
     def of_hidden(self, h: Node) -> Node | None:
         """W_hh @ h + b_hh; None when it is zero."""
@@ -61,6 +73,11 @@ class Cell:
     def sum(self, x: Node, y: Node | None, part: str) -> Node:
         return x if y is None else self.wide(self.s(aten.add.Tensor, x, y), part)
 
+    def state(self, node: Node) -> Node:
+        """The new hidden state: 8 bits, made of 16-bit values."""
+        node.meta["quant_takes_wide"] = True
+        return self.same(node, "state")
+
 
 State = tuple[Node, ...]
 Step = Callable[[Cell, Node, State], State]
@@ -72,16 +89,16 @@ def lstm_step(cell: Cell, x: Node, state: State) -> State:
     gates = cell.sum(x, cell.of_hidden(h), "gates")
     width = s.value(c).shape[-1]
     i_f, g, o = s(aten.split_with_sizes.default, gates, [2 * width, width, width], -1)
-    i, f = s(aten.split_with_sizes.default, s(aten.sigmoid.default, i_f), [width, width], -1)
-    new = cell.wide(s(aten.mul.Tensor, i, s(aten.tanh.default, g)), "new")
+    i, f = s(aten.split_with_sizes.default, cell.sigmoid(i_f, "i_f"), [width, width], -1)
+    new = cell.mul(i, cell.tanh(g, "g"), "new")
     if not is_zero(s, c):
-        kept = cell.wide(s(aten.mul.Tensor, f, c), "kept")
-        new = s(aten.add.Tensor, kept, new)
+        new = s(aten.add.Tensor, cell.mul(f, c, "kept"), new)
     c = cell.wide(new, "cell")
-    h = s(aten.mul.Tensor, s(aten.sigmoid.default, o), s(aten.tanh.default, c))
+    h = s(aten.mul.Tensor, cell.sigmoid(o, "o"), cell.tanh(c, "tanh"))
     if cell.weights.projection is not None:
+        h.meta["quant_takes_wide"] = True
         h = s(aten.linear.default, h, cell.weights.projection)
-    return cell.same(h, "state"), c
+    return cell.state(h), c
 
 
 def gru_step(cell: Cell, x: Node, state: State) -> State:
@@ -93,16 +110,14 @@ def gru_step(cell: Cell, x: Node, state: State) -> State:
     h_rz = h_n = None
     if hidden is not None:
         h_rz, h_n = s(aten.split_with_sizes.default, hidden, [2 * width, width], -1)
-    r_z = s(aten.sigmoid.default, cell.sum(x_rz, h_rz, "gates"))
+    r_z = cell.sigmoid(cell.sum(x_rz, h_rz, "gates"), "r_z")
     r, z = s(aten.split_with_sizes.default, r_z, [width, width], -1)
-    reset = None if h_n is None else cell.wide(s(aten.mul.Tensor, r, h_n), "reset")
-    n = s(aten.tanh.default, cell.sum(x_n, reset, "new"))
+    reset = None if h_n is None else cell.mul(r, h_n, "reset")
+    n = cell.tanh(cell.sum(x_n, reset, "new"), "n")
     if is_zero(s, h):
-        kept = cell.wide(s(aten.mul.Tensor, z, n), "kept")
-        return (cell.same(s(aten.sub.Tensor, n, kept), "state"),)
+        return (cell.state(s(aten.sub.Tensor, n, cell.mul(z, n, "kept"))),)
     change = cell.wide(s(aten.sub.Tensor, h, n), "change")
-    kept = cell.wide(s(aten.mul.Tensor, z, change), "kept")
-    return (cell.same(s(aten.add.Tensor, n, kept), "state"),)
+    return (cell.state(s(aten.add.Tensor, n, cell.mul(z, change, "kept"))),)
 
 
 def rnn_step(activation: Any) -> Step:
@@ -110,7 +125,7 @@ def rnn_step(activation: Any) -> Step:
 
     def step(cell: Cell, x: Node, state: State) -> State:
         total = cell.sum(x, cell.of_hidden(state[0]), "gates")
-        return (cell.same(cell.s(activation, total), "state"),)
+        return (cell.state(cell.s(activation, total)),)
 
     return step
 
@@ -124,6 +139,17 @@ def is_zero(s: Splice, node: Node) -> bool:
         return kind_of(node.target) in ("aten.zeros", "aten.zeros_like", "aten.new_zeros")
     constant = s.parameter(node)
     return constant is not None and not bool(constant.any())
+
+
+def _tie_initial(cell: Cell, state: State) -> None:
+    """Give the initial states the scales of the later ones, so that they can be fed back."""
+    for node, tie in zip(state, (cell.same, cell.wide), strict=False):
+        part = "state" if tie == cell.same else "cell"
+        while not is_zero(cell.s, node):
+            tie(node, part)
+            if node.op != "call_function" or node.target is not aten.squeeze.dim:
+                break
+            node = node.args[0]  # type: ignore[assignment]
 
 
 def _project_input(cell: Cell, x: Node, step: Step) -> Node:
@@ -148,9 +174,7 @@ def _run_direction(
     """All steps of one layer in one direction: the hidden states in order, the final state."""
     s = cell.s
     projected = _project_input(cell, x, step)
-    for node, part in zip(state, ("state", "cell"), strict=False):
-        if not is_zero(s, node):
-            cell.same(node, part)
+    _tie_initial(cell, state)
     steps = s.value(projected).shape[time]
     if not isinstance(steps, int):
         raise Unsupported(f"a recurrent layer over {steps} steps; export with a fixed length")
@@ -213,10 +237,14 @@ def _pick(s: Splice, states: Node, index: int) -> Node:
     """The state of one layer and direction from [layers * directions, batch, width]."""
     if is_zero(s, states):
         return s.constant(torch.zeros(s.value(states).shape[1:], dtype=s.value(states).dtype), "h0")
+    if s.value(states).shape[0] == 1:
+        return s(aten.squeeze.dim, states, 0)
     return s(aten.select.int, states, 0, index)
 
 
 def _stack_states(s: Splice, states: tuple[Node, ...]) -> Node:
+    if len(states) == 1:
+        return s(aten.unsqueeze.default, states[0], 0)
     return s(aten.stack.default, list(states), 0)
 
 
@@ -250,9 +278,7 @@ def one_state_cell(step: Step) -> Callable[..., Any]:
 
 def _single_step(s: Splice, step: Step, x: Node, state: State, params: Any) -> State:
     cell = Cell(s, Weights(*params), s.node.name)
-    for node, part in zip(state, ("state", "cell"), strict=False):
-        if not is_zero(s, node):
-            cell.same(node, part)
+    _tie_initial(cell, state)
     return step(cell, _project_input(cell, x, step), state)
 
 

@@ -1,8 +1,7 @@
-"""Make an exported FX graph functional in place: no gradient regions, no in-place ops.
+"""Replace the in-place ops of a small traced graph by functional ones.
 
-Only rewrites that are provably right without tracing are done here. `make_functional` returns
-the node that needs more (a write through a view, into an input or into a buffer): for such
-programs `ExportedProgram.run_decompositions({})` is the tool.
+Whole programs become functional in `functional_copy.py`; here are the traces of PyTorch's
+decompositions, which write into tensors of their own.
 """
 
 from __future__ import annotations
@@ -13,60 +12,14 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from npuc.frontend.splice import fetch, kind_of, replace
+from npuc.frontend.splice import kind_of
 
 # They hand their operand on although their schema does not say so.
 _ALSO_ALIASES = ("aten.dropout", "aten.feature_dropout", "aten.alpha_dropout", "getitem")
 
 
-def inline_grad_regions(gm: GraphModule) -> bool:
-    """Inline every `torch.no_grad` / `enable_grad` region; true when there was one."""
-    region = torch.ops.higher_order.wrap_with_set_grad_enabled
-    calls = [node for node in gm.graph.nodes if node.target is region]
-    for call in calls:
-        _, reader, *operands = call.args
-        body = fetch(gm, str(reader.target))
-        inline_grad_regions(body)
-        replace(call, _copy_body(gm, call, body, operands))
-        if not reader.users:
-            gm.graph.erase_node(reader)
-            gm.delete_submodule(str(reader.target))
-    for child in gm.children():
-        if isinstance(child, GraphModule):
-            inline_grad_regions(child)
-    if calls:
-        gm.recompile()
-    return bool(calls)
-
-
-def _copy_body(
-    gm: GraphModule, call: Node, body: GraphModule, operands: list[Any]
-) -> tuple[Any, ...]:
-    """Copy the nodes of a region in front of its call; the nodes of its results."""
-    ours: dict[Node, Any] = {}
-    given = iter(operands)
-    for node in body.graph.nodes:
-        if node.op == "placeholder":
-            ours[node] = next(given)
-        elif node.op == "output":
-            results = torch.fx.map_arg(node.args[0], ours.__getitem__)
-            return results if isinstance(results, tuple) else tuple(results)
-        else:
-            if node.op == "get_attr":
-                _adopt(gm, body, str(node.target))
-            with gm.graph.inserting_before(call):
-                ours[node] = gm.graph.node_copy(node, ours.__getitem__)
-    raise AssertionError("a graph ends with its output")
-
-
-def _adopt(gm: GraphModule, body: GraphModule, name: str) -> None:
-    """Give `gm` the attribute `name` of a region's body; names are unique in one export."""
-    if not hasattr(gm, name):
-        setattr(gm, name, fetch(body, name))
-
-
 def make_functional(gm: GraphModule) -> Node | None:
-    """Replace in-place ops by their functional forms; None, or the node that needs a re-trace.
+    """Replace in-place ops by their functional forms; None, or the node where that fails.
 
     An in-place op is replaced when no other alias of the tensor it writes is read afterwards:
     then nobody can tell the difference, and later readers of the tensor read the new value.

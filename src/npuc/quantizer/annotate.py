@@ -36,16 +36,31 @@ class NpucQuantizer(Quantizer):
     """Annotates a graph for `prepare_pt2e` or `prepare_qat_pt2e` by a recipe.
 
     `quantize` in `calibrate.py` does the whole flow; use this class to run torchao's steps
-    yourself. The graph should have gone through `simplify` first.
+    yourself, for training for instance.
+
+    tables16: the target has table lookups and clamps of 16-bit values.
+    is_simple: the graph has gone through `simplify` already.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(
+        self, recipe: Recipe, *, tables16: bool = True, is_simple: bool = False
+    ) -> None:
         self.recipe = recipe
+        self.tables16 = tables16
+        self.is_simple = is_simple
         self.observers: dict[Place, Any] = {}
+
+    def transform_for_annotation(self, model: GraphModule) -> GraphModule:
+        """Expand and rewrite what annotation does not take as it is."""
+        if not self.is_simple:
+            from npuc.quantizer.simplify import simplify
+
+            simplify(model, lambda kind: True, tables16=self.tables16, is_qat=self.recipe.is_qat)
+        return model
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Write `QuantizationAnnotation`s into the nodes' meta; returns the model."""
-        Annotator(model, self.recipe).run()
+        Annotator(model, self.recipe, self.tables16).run()
         return model
 
     def validate(self, model: GraphModule) -> None:
@@ -61,16 +76,17 @@ class NpucQuantizer(Quantizer):
 class Annotator:
     """One annotation of one graph."""
 
-    def __init__(self, gm: GraphModule, recipe: Recipe) -> None:
+    def __init__(self, gm: GraphModule, recipe: Recipe, tables16: bool) -> None:
         self.gm = gm
         self.recipe = recipe
+        self.tables16 = tables16
         self.groups = Groups()
         self.position = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.recipes = {node: self._recipe(node) for node in gm.graph.nodes}
         self.types: dict[Node, str] = {}  # type of each value that is quantized where it is made
         self.fused: set[Node] = set()  # values inside an op and its clamp
         self.special: dict[Place, Any] = {}  # specs of weights and biases
-        self.seen: dict[Place, None] = {}
+        self.seen: dict[Place, int] = {}  # places in the order in which they were found
         self.tags: dict[str, list[tuple[Node, str]]] = {}
 
     def run(self) -> None:
@@ -105,26 +121,27 @@ class Annotator:
         """Type of the result of a quantized node."""
         recipe = self.recipes[node]
         assert recipe is not None
-        wide = recipe.wide_sums and node.meta.get("quant_wide")
-        return "int16" if wide else recipe.activations
+        return "int16" if self._is_wide(node, "quant_wide") else recipe.activations
+
+    def _is_wide(self, node: Node, mark: str) -> bool:
+        recipe = self.recipes[node]
+        if recipe is None or not recipe.wide_sums or not node.meta.get(mark):
+            return False
+        return self.tables16 or node.op != "call_function" or _name(node) in _ARITHMETIC
 
     def _operand_type(self, operand: Node, reader: Node) -> str:
         """Type under which a node reads an operand: sums and moves take 16 bits as they come."""
         recipe = self.recipes[reader]
         assert recipe is not None
         made = self.types.get(operand)
-        takes_any = reader.meta.get("quant_takes_wide") or self._moves(reader)
+        takes_any = _moves(reader) or self._is_wide(reader, "quant_takes_wide")
         return made if made == "int16" and takes_any else recipe.activations
-
-    def _moves(self, node: Node) -> bool:
-        name = op_name(kind_of(node.target))
-        return name in policy.LAYOUT or name in _ONE_OPERAND_MOVES or name == "getitem"
 
     # Operands and results
 
     def _input(self, node: Node) -> None:
         if is_float(node) and any(self.recipes[user] is not None for user in node.users):
-            self._made(node, self.recipe.io or self.recipe.activations, None)
+            self._made(node, self.recipe.io or self._type(node), None)
 
     def _op(self, node: Node) -> None:
         kind = kind_of(node.target)
@@ -164,10 +181,13 @@ class Annotator:
         key = (operand, self._operand_type(operand, reader))
         place = (operand, reader)
         self.groups[key].places.append(place)
-        self.seen[place] = None
+        self._see(place)
         if operand.op == "get_attr":
             self.groups[key].sources.append(None)
         return key
+
+    def _see(self, place: Place) -> None:
+        self.seen.setdefault(place, len(self.seen))
 
     def _made(self, node: Node, type_name: str, ends: tuple[float, float] | None) -> None:
         """Annotate a result with a range of its own (or that of its function)."""
@@ -177,7 +197,7 @@ class Annotator:
     def _place(self, node: Node, type_name: str) -> None:
         self.types[node] = type_name
         self.groups[node, type_name].places.append(node)
-        self.seen[node] = None
+        self._see(node)
         tag = node.meta.get("quant_group")
         if tag is not None:
             self.tags.setdefault(f"{tag}:{type_name}", []).append((node, type_name))
@@ -185,7 +205,7 @@ class Annotator:
     def _share(self, node: Node, operands: list[Any], outputs: list[Node]) -> None:
         narrow = self._type(node)
         type_name = narrow
-        if operands and self._moves(node):
+        if operands and _moves(node):
             type_name = operands[0][1]
         keys = list(operands)
         for output in outputs:
@@ -251,13 +271,13 @@ class Annotator:
         assert isinstance(x, Node) and isinstance(weight, Node)
         key = self._read(x, node)
         self.special[weight, node] = specs.weight(recipe, axis)
-        self.seen[weight, node] = None
+        self._see((weight, node))
         if isinstance(bias, Node):
             channels = bias.meta["val"].shape[0]
             self.special[bias, node] = specs.bias(
                 (x, node), (weight, node), channels, recipe.per_channel
             )
-            self.seen[bias, node] = None
+            self._see((bias, node))
         return key
 
     # Clamps
@@ -309,7 +329,7 @@ class Annotator:
         for node in self.gm.graph.nodes:
             if node.op != "call_function" or self.recipes[node] is None:
                 continue
-            if op_name(kind_of(node.target)) not in policy.SOFTMAX:
+            if _name(node) not in policy.SOFTMAX:
                 continue
             x = node.args[0]
             if x in self.fused or not self._feeds_only_softmax(x, node):
@@ -356,15 +376,10 @@ class Annotator:
                 annotation.input_qspec_map[place[0]] = chosen[place]
 
     def _order(self, place: Place) -> tuple[int, int, int]:
+        """Order in which torchao meets the places: of each node the operands, then the result."""
         if isinstance(place, Node):
             return self.position[place], 1, 0
-        operand, reader = place
-        return self.position[reader], 0, list(self.seen).index(place) if False else self._edge(place)
-
-    def _edge(self, place: Place) -> int:
-        if not hasattr(self, "_edges"):
-            self._edges = {p: i for i, p in enumerate(self.seen)}
-        return self._edges[place]
+        return self.position[place[1]], 0, self.seen[place]
 
     def _spec(self, type_name: str, group: Any, first: Place) -> Any:
         node = first if isinstance(first, Node) else first[1]
@@ -376,10 +391,19 @@ class Annotator:
         return specs.activation(type_name, recipe, specs.Kind(group.ends, hint))
 
 
-_ONE_OPERAND_MOVES = frozenset(
-    """slice select narrow split split_with_sizes chunk unbind tensor_split expand repeat
-    flip""".split()
+# What needs no table on 16-bit values.
+_ARITHMETIC = frozenset(
+    """add sub mul sum linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d matmul mm bmm
+    layer_norm native_layer_norm rms_norm _fused_rms_norm""".split()
 )
+
+
+def _name(node: Node) -> str:
+    return op_name(kind_of(node.target))
+
+
+def _moves(node: Node) -> bool:
+    return _name(node) in policy.LAYOUT or _name(node) in policy.ONE_OPERAND_MOVES
 
 
 def _new_annotation() -> QuantizationAnnotation:

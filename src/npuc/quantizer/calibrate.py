@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
+from torch.fx import Graph, GraphModule
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from npuc.errors import BadInput
-from npuc.frontend.functionalize import inline_grad_regions, make_functional
+from npuc.frontend.capture import capture
+from npuc.frontend.program import Program
 from npuc.quantizer.adjust_layers import (
     Layer,
     Means,
@@ -26,8 +27,6 @@ from npuc.quantizer.annotate import NpucQuantizer
 from npuc.quantizer.recipe import Recipe
 from npuc.quantizer.simplify import simplify
 
-Batch = tuple[Any, ...]
-
 
 def everything(kind: str) -> bool:
     """The default of `known`: the compiler has a rule for every op."""
@@ -36,137 +35,127 @@ def everything(kind: str) -> bool:
 
 def quantize(
     model: Any,
-    example_inputs: Batch | None,
+    example_inputs: Any,
     recipe: Recipe | str,
-    calibration: Iterable[Batch] | None = None,
+    calibration: Iterable[Any] | None = None,
+    progress: bool | None = None,
     *,
     known: Callable[[str], bool] = everything,
-    progress: bool | None = None,
+    tables16: bool = True,
 ) -> GraphModule:
-    """A float model -> its converted PT2E graph (dequantize, op, quantize in place of each op).
+    """A float model -> its converted PT2E graph: dequantize, op, quantize in place of each op.
 
     Args:
-        model: nn.Module, ExportedProgram (training IR) or an exported GraphModule.
-        example_inputs: tuple of tensors; needed for an nn.Module.
+        model: a captured Program, or whatever `capture` takes; it is not changed.
+        example_inputs: positional arguments; needed for an nn.Module.
         recipe: a Recipe or the name of one.
         calibration: input tuples; default: the example inputs, with a warning.
+        progress: show a bar; None: when standard error is a terminal.
         known: tells for which kinds of op ("aten.conv2d") the compiler has a rule; others are
             expanded before they are quantized.
-        progress: show a bar; None: when standard error is a terminal.
+        tables16: the target has table lookups and clamps of 16-bit values.
+
+    The graph has the placeholders and outputs of `Program.graph_module`.
     """
+    program = model if isinstance(model, Program) else capture(model, example_inputs)
     recipe = Recipe.named(recipe) if isinstance(recipe, str) else recipe
-    prepared = prepare(model, example_inputs, recipe, known=known)
-    run_calibration(prepared, _batches(calibration, model, example_inputs), progress)
+    if recipe.is_qat:
+        raise BadInput(
+            "the recipe is for quantization-aware training",
+            hint="train with npuc.quantizer.qat.prepare_qat, convert, and compile the result",
+        )
+    if calibration is None:
+        warnings.warn(
+            "quantization is calibrated on the example inputs only; pass calibration= with "
+            "representative inputs for a useful accuracy",
+            stacklevel=2,
+        )
+        calibration = [program.example_inputs]
+    prepared = prepare(program, recipe, known=known, tables16=tables16)
+    run_calibration(prepared, _batches(calibration), progress)
     return convert(prepared)
 
 
 @dataclass
 class Prepared:
-    """A graph with observers, ready for calibration (or training, for a QAT recipe)."""
+    """A graph with observers, ready for calibration."""
 
+    program: Program
     graph: GraphModule
     quantizer: NpucQuantizer
     layers: list[Layer]
-    means: Means | None
+    means: Means
 
 
 def prepare(
-    model: Any,
-    example_inputs: Batch | None,
+    program: Program,
     recipe: Recipe,
     *,
     known: Callable[[str], bool] = everything,
+    tables16: bool = True,
 ) -> Prepared:
-    """Simplify and annotate a model, and insert observers; arguments as in `quantize`."""
-    gm = functional_graph(model, example_inputs)
-    simplify(gm, known, recipe.is_qat)
-    corrects = recipe.correct_bias and not recipe.is_qat
-    if corrects:
+    """Simplify and annotate a copy of the program's graph, and insert observers."""
+    gm = copy_graph(program.graph_module)
+    _tie_states(gm, program)
+    simplify(gm, known, tables16=tables16)
+    if recipe.correct_bias:
         give_biases(gm)
     layers = weighted_layers(gm)
-    quantizer = NpucQuantizer(recipe)
-    step = prepare_qat_pt2e if recipe.is_qat else prepare_pt2e
-    graph = step(gm, quantizer)
-    return Prepared(graph, quantizer, layers, Means(graph, layers) if corrects else None)
+    quantizer = NpucQuantizer(recipe, tables16=tables16, is_simple=True)
+    graph = prepare_pt2e(gm, quantizer)
+    return Prepared(program, graph, quantizer, layers, Means(graph, layers))
 
 
-def functional_graph(model: Any, example_inputs: Batch | None) -> GraphModule:
-    """Export a model; the graph has no in-place ops and no gradient regions."""
-    program = model
-    if not isinstance(model, (torch.export.ExportedProgram, GraphModule)):
-        program = _export(model, example_inputs)
-    gm = program if isinstance(program, GraphModule) else program.module(check_guards=False)
-    inline_grad_regions(gm)
-    if make_functional(gm) is None:
-        return gm
-    if isinstance(program, GraphModule):
-        program = _export(program, example_inputs)
-    gm = program.run_decompositions({}).module(check_guards=False)
-    inline_grad_regions(gm)
-    return gm
+def copy_graph(gm: GraphModule) -> GraphModule:
+    """A GraphModule with a copy of the graph and the same tensors."""
+    graph, ours = Graph(), {}
+    result = graph.graph_copy(gm.graph, ours)
+    graph.output(result)
+    return GraphModule(gm, graph)
 
 
-def _export(model: Any, example_inputs: Batch | None) -> torch.export.ExportedProgram:
-    if example_inputs is None:
-        raise BadInput("example inputs are missing", hint="pass a tuple of tensors")
-    return torch.export.export(model, tuple(example_inputs), strict=False)
+def _tie_states(gm: GraphModule, program: Program) -> None:
+    """A buffer that the model mutates has the same parameters when it comes in and goes out."""
+    places = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    results: Any = gm.graph.output_node().args[0]
+    for state in program.states:
+        for node in (places[state.place], results[state.result]):
+            node.meta["quant_group"] = f"state {state.name}"
 
 
-def _batches(
-    calibration: Iterable[Batch] | None, model: Any, example_inputs: Batch | None
-) -> list[Batch]:
-    if calibration is not None:
-        batches = [tuple(b) if isinstance(b, (tuple, list)) else (b,) for b in calibration]
-        if not batches:
-            raise BadInput("calibration data is empty", hint="give at least one input tuple")
-        return batches
-    if example_inputs is None and isinstance(model, torch.export.ExportedProgram):
-        example_inputs = model.example_inputs[0] if model.example_inputs else None
-    if example_inputs is None:
-        raise BadInput("no calibration data", hint="pass calibration= or example inputs")
-    warnings.warn(
-        "quantization is calibrated on the example inputs only; pass calibration= with "
-        "representative inputs for a useful accuracy",
-        stacklevel=3,
-    )
-    return [tuple(example_inputs)]
+def _batches(calibration: Iterable[Any]) -> list[Any]:
+    batches = [(b,) if isinstance(b, torch.Tensor) else b for b in calibration]
+    if not batches:
+        raise BadInput("calibration data is empty", hint="give at least one input tuple")
+    return batches
 
 
 def run_calibration(
-    prepared: Prepared, batches: Iterable[Batch], progress: bool | None = None
+    prepared: Prepared, batches: Sequence[Any], progress: bool | None = None
 ) -> None:
-    """Run every batch through a prepared graph; may be called again with more."""
-    batches = list(batches)
+    """Run input tuples through a prepared graph; may be called again with more."""
     show = sys.stderr.isatty() if progress is None else progress
     with torch.no_grad(), _bar(len(batches)) if show else nullcontext() as step:
         for batch in batches:
-            if prepared.means is None:
-                prepared.graph(*batch)
-            else:
-                prepared.means.run(*batch)
-                prepared.means.runs += 1
+            prepared.means.run(*prepared.program.module_inputs(batch))
+            prepared.means.runs += 1
             if step is not None:
                 step()
 
 
-def _bar(total: int) -> Any:
-    from contextlib import contextmanager
-
+@contextmanager
+def _bar(total: int) -> Iterator[Callable[[], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    @contextmanager
-    def bar() -> Any:
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("calibrating", total=total)
-            yield lambda: progress.advance(task)
-
-    return bar()
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("calibrating", total=total)
+        yield lambda: progress.advance(task)
 
 
 def convert(prepared: Prepared) -> GraphModule:
     """Replace observers by quantize and dequantize nodes; weights become int8 constants."""
-    if not prepared.quantizer.recipe.is_qat:
-        observers = prepared.quantizer.observers
-        adjust_layers(prepared.graph, prepared.layers, observers, prepared.means)
+    quantizer = prepared.quantizer
+    means = prepared.means if quantizer.recipe.correct_bias else None
+    adjust_layers(prepared.graph, prepared.layers, quantizer.observers, means)
     return convert_pt2e(prepared.graph)

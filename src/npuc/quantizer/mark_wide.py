@@ -1,9 +1,9 @@
-"""Mark the values that need 16 bits between ops of 8 bits, whatever the target: a square root of
-a sum of squares, a logarithm of a spectrum, a norm.
+"""Mark the values that keep 16 bits between ops of 8 bits.
 
 Roots, logarithms and reciprocals are steep near zero: what eight bits of their operand cannot
-tell apart lies far apart in their result. The sums and squares in front of them keep 16 bits
-(32-bit accumulators rescaled to int16), and the function reads those.
+tell apart lies far apart in their result. A layer norm stretches what it reads, and the residual
+stream in front of it adds up the rounding of every block. The sums, squares and layers in front
+of these functions have 32-bit accumulators, so 16 bits of their results cost nothing to make.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from npuc.frontend.splice import kind_of
-from npuc.quantizer.policy import LAYOUT, op_name
+from npuc.quantizer.policy import LAYOUT, ONE_OPERAND_MOVES, op_name
 
 _STEEP = frozenset("sqrt rsqrt log log2 log10 log1p reciprocal".split())
-_MOVES = LAYOUT | frozenset("slice select narrow split split_with_sizes chunk getitem".split())
-_SUMS = frozenset("add sub sum mean clamp clamp_min clamp_max maximum relu".split())
+_NORMS = frozenset("layer_norm native_layer_norm rms_norm _fused_rms_norm".split())
+_MOVES = LAYOUT | ONE_OPERAND_MOVES
+_CLAMPS = frozenset("clamp clamp_min clamp_max relu".split())
+_SUMS = frozenset("add sub sum mean".split()) | _CLAMPS
 _PRODUCTS = frozenset(
     """conv1d conv2d conv3d conv_transpose1d conv_transpose2d linear matmul mm bmm mul add sub
     sum""".split()
 )
 
 
-def mark_wide(gm: GraphModule) -> None:
+def mark_wide(gm: GraphModule, tables16: bool) -> None:
     """Set meta["quant_wide"] on values that keep 16 bits, and meta["quant_takes_wide"] on the ops
-    that read them as such."""
+    that read them as such. `tables16`: the target has tables and clamps of 16-bit values."""
     for node in gm.graph.nodes:
-        if node.op != "call_function" or not _is_steep(node):
-            continue
-        if _mark_sum(node.args[0]):
+        name = _name(node)
+        reads_wide = name in _NORMS and _mark_stream(node.args[0])
+        if tables16 and _is_steep(node, name):
+            reads_wide = _mark_sum(node.args[0])
+        if reads_wide:
             node.meta["quant_takes_wide"] = True
 
 
-def _is_steep(node: Node) -> bool:
-    name = _name(node)
+def _is_steep(node: Node, name: str) -> bool:
     if name == "pow" and len(node.args) > 1 and isinstance(node.args[1], (int, float)):
         return node.args[1] < 1
     return name in _STEEP
@@ -52,12 +55,31 @@ def _mark(node: Node) -> bool:
     return True
 
 
+def _mark_stream(value: Any) -> bool:
+    """Mark a residual stream: the additions in front of a norm and the layers they add."""
+    marked = False
+    todo = [value]
+    while todo:
+        value = todo.pop()
+        name = _name(value)
+        if name in _MOVES:
+            if _mark_product(value.args[0]):
+                marked = _mark(value)
+        elif name == "add":
+            if not value.meta.get("quant_wide"):
+                todo += value.all_input_nodes
+            marked = _mark(value)
+        else:
+            marked = _mark_product(value) or marked
+    return marked
+
+
 def _mark_sum(value: Any) -> bool:
     """Mark the operand of a steep function and the sums and squares it is made of."""
     name = _name(value)
     if name in _MOVES:
         return _mark_sum(value.args[0]) and _mark(value)
-    if _is_square(value):
+    if _is_square(value, name):
         _mark_product(value.args[0])
         return _mark(value)
     if name in _SUMS:
@@ -75,10 +97,9 @@ def _mark_product(value: Any) -> bool:
     return name in _PRODUCTS and _mark(value)
 
 
-def _is_square(value: Any) -> bool:
-    name = _name(value)
+def _is_square(value: Any, name: str) -> bool:
     if name == "square":
         return True
     if name == "pow":
-        return value.args[1] == 2
+        return value.args[1] == 2  # type: ignore[no-any-return]
     return name == "mul" and value.args[0] is value.args[1]

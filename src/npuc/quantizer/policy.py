@@ -27,6 +27,12 @@ LAYOUT = frozenset(
     lift_fresh lift_fresh_copy""".split()
 )
 
+# They read one tensor and keep its type, whatever that is.
+ONE_OPERAND_MOVES = frozenset(
+    """slice select narrow split split_with_sizes chunk unbind tensor_split expand repeat flip
+    getitem""".split()
+)
+
 # The result consists of elements of the operands, or of means of them.
 _SHARE = LAYOUT | frozenset(
     """expand expand_as broadcast_to broadcast_tensors repeat tile repeat_interleave

@@ -1,7 +1,7 @@
-"""Bring an exported graph into the form that annotation expects: one spelling per meaning.
+"""Bring a functional graph into the form that annotation expects: one spelling per meaning.
 
-Every rewrite keeps the values. What remains is functional, has no gradient regions, dropout or
-assertions, its constant sub-graphs are evaluated, and products by constants are linear layers.
+Every rewrite keeps the values: constant sub-graphs are evaluated, batch norms fold, what has
+inner ranges is expanded, products by constants are linear layers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_leaves
 
-from npuc.errors import BadInput
 from npuc.frontend.decompose import expand
 from npuc.frontend.fold_batch_norm import fold_batch_norm
 from npuc.frontend.splice import Splice, fake_mode_of, fetch, kind_of, replace, value_of
@@ -22,31 +21,35 @@ from npuc.quantizer.policy import is_expanded, op_name
 
 aten = torch.ops.aten
 
-_IDENTITIES = frozenset(
-    "dropout feature_dropout alpha_dropout detach alias lift_fresh lift_fresh_copy".split()
-)
-_CHECKS = ("aten._assert", "aten.sym_constrain_range", "aten._functional_assert")
+# Factories that look at an operand's shape only -> the value they fill with, or its position.
+_LIKE: dict[str, tuple[float | None, int]] = {
+    **dict.fromkeys(("zeros_like", "new_zeros"), (0.0, 0)),
+    **dict.fromkeys(("ones_like", "new_ones"), (1.0, 0)),
+    "full_like": (None, 1),
+    "new_full": (None, 2),
+}
 
 
-def simplify(gm: GraphModule, known: Callable[[str], bool], is_qat: bool = False) -> None:
+def simplify(
+    gm: GraphModule, known: Callable[[str], bool], *, tables16: bool = True, is_qat: bool = False
+) -> None:
     """Simplify a functional FX graph in place, for quantization.
 
     Args:
         gm: an exported graph without in-place ops.
         known: tells whether the compiler has a rule for the op of a kind; what it does not know
             is expanded now, so that the parts get ranges.
+        tables16: the target has table lookups and clamps of 16-bit values.
         is_qat: batch norms stay in training form, and nothing that depends on a parameter is
             evaluated.
     """
-    drop_checks(gm)
     fill_values(gm)
-    drop_identities(gm, is_qat)
+    drop_casts(gm)
     fold_constants(gm, is_qat)
     if not is_qat:
-        _refuse_training_norms(gm)
         fold_batch_norm(gm)
     expand(gm, lambda kind: _stays(kind, known, is_qat))
-    mark_wide(gm)
+    mark_wide(gm, tables16)
     rewrite(gm)
     fold_constants(gm, is_qat)
     gm.graph.eliminate_dead_code()
@@ -59,15 +62,6 @@ def _stays(kind: str, known: Callable[[str], bool], is_qat: bool) -> bool:
     return known(kind) and not is_expanded(kind)
 
 
-def drop_checks(gm: GraphModule) -> None:
-    """Erase assertions, range constraints and the exporter's guard call."""
-    for node in reversed(gm.graph.nodes):
-        is_guard = node.op == "call_module" and str(node.target) == "_guards_fn"
-        is_check = node.op == "call_function" and kind_of(node.target).startswith(_CHECKS)
-        if (is_guard or is_check) and not node.users:
-            gm.graph.erase_node(node)
-
-
 def fill_values(gm: GraphModule) -> None:
     """Give every node its meta["val"]; parameters have none after `ExportedProgram.module()`."""
     mode = fake_mode_of(gm)
@@ -76,25 +70,17 @@ def fill_values(gm: GraphModule) -> None:
             value_of(gm, node, mode)
 
 
-def drop_identities(gm: GraphModule, is_qat: bool) -> None:
-    """Erase ops that hand their operand on: dropout at inference, detach, a cast to its own type."""
+def drop_casts(gm: GraphModule) -> None:
+    """Erase casts of a tensor to its own type."""
     for node in list(gm.graph.nodes):
-        if node.op != "call_function":
-            continue
-        name = op_name(kind_of(node.target))
-        if "dropout" in name and is_qat:
-            continue
-        if name in _IDENTITIES or (name in ("to", "_to_copy") and _keeps_type(node)):
-            node.replace_all_uses_with(node.args[0])
-            gm.graph.erase_node(node)
-
-
-def _keeps_type(node: Node) -> bool:
-    return node.args[0].meta["val"].dtype == node.meta["val"].dtype
+        if node.op == "call_function" and op_name(kind_of(node.target)) in ("to", "_to_copy"):
+            if node.args[0].meta["val"].dtype == node.meta["val"].dtype:
+                node.replace_all_uses_with(node.args[0])
+                gm.graph.erase_node(node)
 
 
 def fold_constants(gm: GraphModule, is_qat: bool) -> None:
-    """Evaluate what depends on constants only, once; views of weights stay views."""
+    """Evaluate what depends on constants and shapes only, once; views of weights stay views."""
     mutable = _mutated_buffers(gm)
     values: dict[Node, Any] = {}
     for node in gm.graph.nodes:
@@ -103,10 +89,8 @@ def fold_constants(gm: GraphModule, is_qat: bool) -> None:
             frozen = isinstance(value, torch.Tensor) and not (is_qat and value.requires_grad)
             if frozen and str(node.target) not in mutable:
                 values[node] = value.detach()
-        elif _is_foldable(node, values):
-            args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
-            with torch.no_grad():
-                values[node] = node.target(*args, **kwargs)
+        elif node.op == "call_function":
+            _evaluate(node, values)
     mode = fake_mode_of(gm)
     for node, value in values.items():
         read = any(user not in values for user in node.users)
@@ -115,17 +99,33 @@ def fold_constants(gm: GraphModule, is_qat: bool) -> None:
     gm.graph.eliminate_dead_code()
 
 
+def _evaluate(node: Node, values: dict[Node, Any]) -> None:
+    """Add the value of a node to `values` if it is constant."""
+    like = _LIKE.get(op_name(kind_of(node.target)))
+    value = node.meta["val"]
+    if like is not None and _is_static(value):
+        fill = like[0] if like[0] is not None else node.args[like[1]]
+        if isinstance(fill, (int, float)):
+            values[node] = torch.full(tuple(value.shape), fill, dtype=value.dtype)
+    elif _is_foldable(node, values):
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+        with torch.no_grad():
+            values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+
+
 def _is_foldable(node: Node, values: dict[Node, Any]) -> bool:
-    if node.op != "call_function" or node.is_impure():
+    if node.is_impure() or not all(map(_is_static, tree_leaves(node.meta["val"]))):
         return False
     if isinstance(node.target, torch._ops.OpOverload):
         if torch.Tag.nondeterministic_seeded in node.target.tags:
             return False
     elif kind_of(node.target) != "getitem":
         return False
-    return all(leaf in values for leaf in node.all_input_nodes) and not any(
-        isinstance(leaf, torch.SymInt) for leaf in tree_leaves((node.args, node.meta["val"]))
-    )
+    return all(leaf in values for leaf in node.all_input_nodes)
+
+
+def _is_static(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and all(isinstance(d, int) for d in value.shape)
 
 
 def _mutated_buffers(gm: GraphModule) -> set[str]:
@@ -133,22 +133,10 @@ def _mutated_buffers(gm: GraphModule) -> set[str]:
     found = set()
     for node in gm.graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-            first = node.args[0]
+            first = node.args[0] if node.args else None
             if isinstance(first, Node) and first.op == "get_attr":
                 found.add(str(first.target))
     return found
-
-
-def _refuse_training_norms(gm: GraphModule) -> None:
-    for node in gm.graph.nodes:
-        if node.op != "call_function" or kind_of(node.target) != "aten.batch_norm":
-            continue
-        if node.args[5] and node.args[3] is not None:
-            raise BadInput(
-                f"batch norm {node.name}",
-                why="it uses the statistics of its batch: the model was exported in training mode",
-                hint="call model.eval() before export",
-            )
 
 
 def rewrite(gm: GraphModule) -> None:
@@ -161,8 +149,12 @@ def rewrite(gm: GraphModule) -> None:
         rule = _REWRITES.get(op_name(kind_of(node.target)))
         if rule is None:
             continue
-        result = rule(Splice(gm, node, mode), *node.args, **node.kwargs)
+        splice = Splice(gm, node, mode)
+        result = rule(splice, *node.args, **node.kwargs)
         if result is not None:
+            for key in ("quant_wide", "quant_takes_wide", "quant_group"):
+                if key in node.meta:
+                    result.meta[key] = node.meta[key]
             replace(node, result)
 
 
@@ -188,9 +180,13 @@ def _apply_alpha(s: Splice, a: Any, b: Any, alpha: Any = 1) -> Node | None:
 def _reverse(s: Splice, a: Node, b: Any, alpha: Any = 1) -> Node:
     """rsub: b - alpha * a, as -alpha * a + b when b is a number."""
     if isinstance(b, Node):
-        return s(aten.sub.Tensor, b, a if alpha == 1 else s(aten.mul.Tensor, a, alpha))
+        return s(aten.sub.Tensor, b, _scaled(s, a, alpha))
     negated = s(aten.neg.default, a) if alpha == 1 else s(aten.mul.Tensor, a, -alpha)
     return s(aten.add.Tensor, negated, b)
+
+
+def _scaled(s: Splice, x: Node, factor: Any) -> Node:
+    return x if factor == 1 else s(aten.mul.Tensor, x, factor)
 
 
 def _to_linear(s: Splice, a: Node, b: Node) -> Node | None:
@@ -203,22 +199,24 @@ def _to_linear(s: Splice, a: Node, b: Node) -> Node | None:
     return s(aten.linear.default, a, s.constant(weight.t(), "weight"), None)
 
 
-def _addmm_to_linear(s: Splice, c: Node, a: Node, b: Node, **scales: Any) -> Node | None:
-    """beta * c + alpha * (a @ b) by a constant matrix."""
-    bias, weight = s.parameter(c), s.parameter(b)
-    if scales.get("alpha", 1) != 1 or scales.get("beta", 1) != 1 or weight is None:
-        product = s(aten.mm.default, a, b)
-        if scales.get("alpha", 1) != 1:
-            product = s(aten.mul.Tensor, product, scales["alpha"])
-        return s(aten.add.Tensor, product, _scaled(s, c, scales.get("beta", 1)))
-    weight_node = s.constant(weight.t(), "weight")
-    if bias is not None and bias.dim() == 1 and bias.numel() == weight.shape[1]:
-        return s(aten.linear.default, a, weight_node, c)
-    return s(aten.add.Tensor, s(aten.linear.default, a, weight_node, None), c)
+def _addmm(s: Splice, c: Node, a: Node, b: Node, *, beta: Any = 1, alpha: Any = 1) -> Node:
+    """beta * c + alpha * (a @ b), a linear layer where b is constant."""
+    product = _to_linear(s, a, b)
+    if product is None or alpha != 1 or beta != 1 or not _is_bias(s, c, product):
+        product = product if product is not None else s(aten.mm.default, a, b)
+        return s(aten.add.Tensor, _scaled(s, product, alpha), _scaled(s, c, beta))
+    product.args = (*product.args[:2], c)
+    return product
 
 
-def _scaled(s: Splice, x: Node, factor: Any) -> Node:
-    return x if factor == 1 else s(aten.mul.Tensor, x, factor)
+def _is_bias(s: Splice, c: Node, product: Node) -> bool:
+    bias = s.parameter(c)
+    return bias is not None and tuple(bias.shape) == (s.value(product).shape[-1],)
+
+
+def _baddbmm(s: Splice, c: Node, a: Node, b: Node, *, beta: Any = 1, alpha: Any = 1) -> Node:
+    product = _scaled(s, s(aten.bmm.default, a, b), alpha)
+    return product if beta == 0 else s(aten.add.Tensor, product, _scaled(s, c, beta))
 
 
 def _split_off_bias(s: Splice, x: Node, weight: Node, bias: Any = None, *rest: Any) -> Node | None:
@@ -227,8 +225,7 @@ def _split_off_bias(s: Splice, x: Node, weight: Node, bias: Any = None, *rest: A
         return None
     made = s(s.node.target, x, weight, None, *rest)
     if op_name(kind_of(s.node.target)) != "linear":
-        spatial = s.value(made).ndim - 2
-        bias = s(aten.view.default, bias, [-1, *[1] * spatial])
+        bias = s(aten.view.default, bias, [-1, *[1] * (s.value(made).ndim - 2)])
     return s(aten.add.Tensor, made, bias)
 
 
@@ -241,9 +238,7 @@ def _square(s: Splice, x: Node, exponent: Any = 2) -> Node | None:
     """x ** 2 that a root follows: a product can keep 16 bits, a table of 8-bit codes cannot."""
     if exponent != 2 or not s.node.meta.get("quant_wide"):
         return None
-    made = s(aten.mul.Tensor, x, x)
-    made.meta["quant_wide"] = made.meta["quant_takes_wide"] = True
-    return made
+    return s(aten.mul.Tensor, x, x)
 
 
 def _mv(s: Splice, a: Node, b: Node) -> Node:
@@ -257,7 +252,8 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "rsub": _reverse,
     "matmul": _to_linear,
     "mm": _to_linear,
-    "addmm": _addmm_to_linear,
+    "addmm": _addmm,
+    "baddbmm": _baddbmm,
     "mv": _mv,
     **{name: _split_off_bias for name in ("linear", "conv1d", "conv2d", "conv3d")},
     **{f"conv_transpose{n}d": _split_off_bias for n in (1, 2, 3)},
