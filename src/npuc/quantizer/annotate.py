@@ -135,7 +135,10 @@ class Annotator:
         assert recipe is not None
         made = self.types.get(operand)
         takes_any = _moves(reader) or self._is_wide(reader, "quant_takes_wide")
-        return made if made == "int16" and takes_any else recipe.activations
+        if made == "int16" and takes_any:
+            return made
+        is_shared = role_of(kind_of(reader.target)) is Role.SHARE and not _moves(reader)
+        return self._type(reader) if is_shared else recipe.activations
 
     # Operands and results
 
@@ -391,7 +394,7 @@ class Annotator:
         return specs.activation(type_name, recipe, specs.Kind(group.ends, hint))
 
 
-# What needs no table on 16-bit values.
+# What takes 16-bit values without tables (and clamps and concatenations) of them.
 _ARITHMETIC = frozenset(
     """add sub mul sum linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d matmul mm bmm
     layer_norm native_layer_norm rms_norm _fused_rms_norm""".split()

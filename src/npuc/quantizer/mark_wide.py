@@ -28,10 +28,11 @@ _PRODUCTS = frozenset(
 
 def mark_wide(gm: GraphModule, tables16: bool) -> None:
     """Set meta["quant_wide"] on values that keep 16 bits, and meta["quant_takes_wide"] on the ops
-    that read them as such. `tables16`: the target has tables and clamps of 16-bit values."""
+    that read them as such. `tables16`: the target has tables, clamps and concatenations of
+    16-bit values."""
     for node in gm.graph.nodes:
         name = _name(node)
-        reads_wide = name in _NORMS and _mark_stream(node.args[0])
+        reads_wide = name in _NORMS and _mark_stream(node.args[0], tables16)
         if tables16 and _is_steep(node, name):
             reads_wide = _mark_sum(node.args[0])
         if reads_wide:
@@ -55,23 +56,34 @@ def _mark(node: Node) -> bool:
     return True
 
 
-def _mark_stream(value: Any) -> bool:
-    """Mark a residual stream: the additions in front of a norm and the layers they add."""
+def _mark_stream(value: Any, joins: bool) -> bool:
+    """Mark a residual stream: the additions in front of a norm and the layers they add.
+
+    `joins`: the stream may begin with a concatenation of 16-bit values (a class token).
+    """
     marked = False
     todo = [value]
     while todo:
         value = todo.pop()
         name = _name(value)
-        if name in _MOVES:
-            if _mark_product(value.args[0]):
-                marked = _mark(value)
-        elif name == "add":
+        if name == "add":
             if not value.meta.get("quant_wide"):
                 todo += value.all_input_nodes
             marked = _mark(value)
+        elif name == "cat" and joins and all(map(_is_wide_source, value.all_input_nodes)):
+            marked = _mark(value)
+            for operand in value.all_input_nodes:
+                _mark_product(operand)
         else:
             marked = _mark_product(value) or marked
     return marked
+
+
+def _is_wide_source(value: Node) -> bool:
+    """Whether a value is a constant, or can have 16 bits for nothing."""
+    while _name(value) in _MOVES:
+        value = value.args[0]  # type: ignore[assignment]
+    return value.op == "get_attr" or _name(value) in _PRODUCTS
 
 
 def _mark_sum(value: Any) -> bool:
