@@ -12,7 +12,17 @@ FAMILIES = {
     "EthosU85": ("ethos-u85", "ethos-u"),
 }
 EXTENSIONS = frozenset({"EXT-INT16", "EXT-INT4", "EXT-DOUBLEROUND"})
-PASSES = (*TOSA_PASSES, "cheapen_rescales")
+_U55_PASSES = (
+    *TOSA_PASSES, "cheapen_rescales_u55", "merge_tables", "cheapen_reductions", "cheapen_transposes",
+)  # fmt: skip
+PASSES = {
+    "EthosU55": _U55_PASSES,
+    "EthosU65": _U55_PASSES,
+    "EthosU85": (
+        *TOSA_PASSES, "cheapen_rescales", "merge_tables", "cheapen_reductions",
+        "cheapen_transposes", "split_transposes",
+    ),
+}  # fmt: skip
 
 
 def ethos_u_target(name: str) -> Target:
@@ -26,7 +36,7 @@ def ethos_u_target(name: str) -> Target:
     policy = getattr(ethos_u_policy, f"ethos_{family[5:].lower()}_policy")
     limits = Limits((1, 0), frozenset({"PRO-INT"}), extensions, "8K", policy, name)
     text = f"Arm {family} with {accelerator.macs * accelerator.cores} MACs per cycle (Vela)"
-    return Target(name, text, limits, finish_ethos_u, families=FAMILIES[family], passes=PASSES)
+    return Target(name, text, limits, finish_ethos_u, families=FAMILIES[family], passes=PASSES[family])
 
 
 def finish_ethos_u(graph: Graph, target: Target) -> Artifact:

@@ -49,13 +49,21 @@ def bytes_of_table(b: TosaBuilder, codes: Value, entries: np.ndarray) -> Value:
 def _look_up(b: TosaBuilder, mantissa: Value, function: Function) -> Value:
     """function(mantissa / 2**16) for INT32 `mantissa` in 2**29 .. 2**31 - 1; results 0..32767."""
     if has_int16_table(b):
-        points = np.maximum(np.arange(513) * 128 - 32768, 2**13)
-        codes = b.rescale(mantissa, 2.0**-16, DType.INT16)
-        t = table16(b, codes, np.rint(np.clip(function(points.astype(np.float64)), 0, 32767)))
-        return b.CAST(t, dtype=DType.INT32)  # type: ignore[no-any-return]
+        return b.CAST(_table_of_mantissa(b, mantissa, function), dtype=DType.INT32)  # type: ignore[no-any-return]
     points = np.maximum(np.arange(256), 64) * 128.0
     codes = b.rescale(mantissa, 2.0**-23, DType.INT8, out_zp=-128)
     return bytes_of_table(b, codes, np.clip(function(points), 0, 32767))
+
+
+def _table_of_mantissa(b: TosaBuilder, mantissa: Value, function: Function) -> Value:
+    """The same as INT16, with a 16-bit table."""
+    points = np.maximum(np.arange(513) * 128.0 - 32768, 2**13)
+    codes = b.rescale(mantissa, 2.0**-16, DType.INT16)
+    return table16(b, codes, np.rint(np.clip(function(points), 0, 32767)))
+
+
+def _root(mantissa: np.ndarray) -> np.ndarray:
+    return 2.0**21 / np.sqrt(mantissa)
 
 
 def normalized(b: TosaBuilder, v: Value) -> tuple[Value, Value]:
@@ -85,25 +93,37 @@ def _refined(b: TosaBuilder, mantissa: Value, t: Value, bits: int) -> Value:
 
 def inverse_sqrt(b: TosaBuilder, v: Value) -> Value:
     """2**29 / sqrt(v), to 13 bits or better, for positive INT32 `v`."""
-    mantissa, t, h = _root_of_mantissa(b, v)
+    mantissa, h = _even_mantissa(b, v)
+    t = _look_up(b, mantissa, _root)
     if not has_int16_table(b):
         t = _refined_root(b, mantissa, t, 0)
     return b.LOGICAL_LEFT_SHIFT(t, h)  # type: ignore[no-any-return]
 
 
+def narrow_inverse_sqrt(b: TosaBuilder, v: Value) -> tuple[Value, Value]:
+    """(t, h) with t = 2**29 / (sqrt(v) << h), for positive INT32 `v`.
+
+    t is INT16 with 16-bit tables, else INT32; it is 2**13.5 .. 2**14.5.
+    """
+    mantissa, h = _even_mantissa(b, v)
+    if has_int16_table(b):
+        return _table_of_mantissa(b, mantissa, _root), h
+    return _refined_root(b, mantissa, _look_up(b, mantissa, _root), 0), h
+
+
 def precise_inverse_sqrt(b: TosaBuilder, v: Value) -> Value:
     """2**29 / sqrt(v), rounded, by a Newton step after the table."""
-    mantissa, t, h = _root_of_mantissa(b, v)
+    mantissa, h = _even_mantissa(b, v)
+    t = _look_up(b, mantissa, _root)
     t = _refined_root(b, mantissa, t, 15)
     return shifted_right(b, t, b.SUB(number(b, t, 15), h))
 
 
-def _root_of_mantissa(b: TosaBuilder, v: Value) -> tuple[Value, Value, Value]:
-    """(v << 2h in 2**29 .. 2**31, t = 2**29 / (sqrt(v) << h) from the table, h)."""
+def _even_mantissa(b: TosaBuilder, v: Value) -> tuple[Value, Value]:
+    """(v << 2h in 2**29 .. 2**31 - 1, h)."""
     n = b.SUB(b.CLZ(v), number(b, v, 1))
     h = b.SUB(n, shifted_right(b, n, number(b, v, 1)))  # the shift rounds up, the rest down
-    mantissa = b.LOGICAL_LEFT_SHIFT(v, b.ADD(h, h))
-    return mantissa, _look_up(b, mantissa, lambda m: 2.0**21 / np.sqrt(m)), h
+    return b.LOGICAL_LEFT_SHIFT(v, b.ADD(h, h)), h
 
 
 def _refined_root(b: TosaBuilder, mantissa: Value, t: Value, more_bits: int) -> Value:

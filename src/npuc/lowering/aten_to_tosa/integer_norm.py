@@ -6,16 +6,17 @@ where it can be. Precise to a step also for rows that vary by less than one step
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2, sqrt
 
 import numpy as np
 
-from npuc.ir import DType, Quant, TensorType, Value
+from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.fixed_point import (
     inverse_sqrt,
     multiply,
+    narrow_inverse_sqrt,
     number,
     precise_inverse_sqrt,
 )
@@ -23,6 +24,9 @@ from npuc.lowering.tosa_builder import TosaBuilder
 
 #: an axis is summed in two stages above this length, so that less is rounded away before
 LONGEST_STAGE = 1024
+
+#: longer rows are normalized in 32 bits: 16 bits leave too few for most of their elements
+LONGEST_NARROW = 2**14
 
 #: sums stay below 2**SUM_BITS
 SUM_BITS = 30.99
@@ -122,15 +126,73 @@ def normalize(
     assert quant is not None
     count = rows.count(x.type.ints)
     deviation = deviation_from_mean(b, x, rows, count) if center else _from_zero(b, x)
-    d = deviation.value
+    if x.type.dtype is DType.INT8 and count <= LONGEST_NARROW:
+        return _narrow_normalize(b, x, rows, eps / quant.s**2, center, deviation)
+    return _wide_normalize(b, x, rows, eps / quant.s**2, center, deviation)
 
+
+def _narrow_normalize(
+    b: TosaBuilder, x: Value, rows: Rows, floor: float, center: bool, deviation: Deviation
+) -> tuple[Value, float]:
+    """For 8-bit codes; `floor` is eps in squared steps of x. Full-size values have 16 bits.
+
+    The deviation is shifted to 16 bits by as much as its row's variance leaves room for, so that
+    rows that hardly vary are as precise as others.
+    """
+    count = rows.count(x.type.ints)
+    largest = 2.0**14 if center else 2.0**16  # of a mean square
+    fine = 29 - ceil(log2(count * (largest + floor)))  # the sum of squares has this many more bits
+    v = _sum_of_squares(b, x, rows, fine, center)
+    v = b.ADD(v, number(b, v, max(round(count * floor * 2.0**fine), 2)))
+    t, h = narrow_inverse_sqrt(b, v)  # 2**29 / (sqrt(v) << h), h at least 1
+    one = number(b, v, 1)
+    factor = b.LOGICAL_LEFT_SHIFT(one, b.SUB(h, one))
+    if t.type.dtype is DType.INT16:
+        factor = b.rescale(b.rescale(factor, 1.0, DType.INT16), 1.0, DType.INT32)
+        t = b.rescale(t, 1.0, DType.INT32)
+    # |deviation| <= 128 * sqrt(v * 2**-fine), so that deviation << (h - cut) has 16 bits
+    cut = ceil((15 - fine) / 2)
+    d = b.rescale(multiply(b, deviation.value, factor), 2.0 ** (1 - cut), DType.INT16)
+    product = multiply(b, b.rescale(d, 1.0, DType.INT32), t)
+    return product, sqrt(count) * 2.0 ** (fine / 2 + cut - 36)
+
+
+def _sum_of_squares(b: TosaBuilder, x: Value, rows: Rows, fine: int, center: bool) -> Value:
+    """Sum over rows of (x - mean)**2, or of (x - zero point)**2, times 2**fine, exactly rounded.
+
+    From the sums of the codes and of their squares, which 16 and 32 bits hold exactly.
+    """
+    assert x.type.quant is not None
+    count, zero = rows.count(x.type.ints), x.type.quant.zp
+    codes = b.rescale(x, 1.0, DType.INT32)
+    squares = b.rescale(multiply(b, codes, codes), 1.0, DType.INT16)
+    total = sum_rows(b, Sum(b.rescale(squares, 1.0, DType.INT32), 2.0**14), rows)
+    v = b.rescale(total.value, 2.0 ** (fine + total.shift), DType.INT32)
+    if not center and zero == 0:
+        return v
+    linear = sum_rows(b, Sum(codes, 2.0**7), rows)
+    if center:
+        cut = max(ceil(2 * log2(linear.bound) - SUM_BITS), 0)
+        square = multiply(b, linear.value, linear.value, cut)
+        scale = 2.0 ** (cut + fine + 2 * linear.shift) / count
+        return b.SUB(v, b.rescale(square, scale, DType.INT32))  # type: ignore[no-any-return]
+    v = b.ADD(v, number(b, v, round(count * zero**2 * 2.0**fine)))
+    mixed = b.rescale(linear.value, 2 * abs(zero) * 2.0 ** (fine + linear.shift), DType.INT32)
+    return b.SUB(v, mixed) if zero > 0 else b.ADD(v, mixed)  # type: ignore[no-any-return]
+
+
+def _wide_normalize(
+    b: TosaBuilder, x: Value, rows: Rows, floor: float, center: bool, deviation: Deviation
+) -> tuple[Value, float]:
+    """For 16-bit codes and very long rows, in 32 bits."""
+    count, d = rows.count(x.type.ints), deviation.value
     square = deviation.reach**2
     limit = count * square / (4 if center else 1)  # of the sum: half the range is the most
     first = _shift_of_squares(x.type.ints, rows, square, limit)
     squares = Sum(multiply(b, d, d, first), square * 2.0**-first, first, limit)
     total = sum_rows(b, squares, rows)
 
-    floor = count * eps * (deviation.fine / quant.s) ** 2  # eps in units of the sum
+    floor = count * floor * deviation.fine**2  # eps in units of the sum
     shift = max(ceil(log2(limit + floor) - SUM_BITS), total.shift)
     v = total.value
     if shift > total.shift:
@@ -169,82 +231,3 @@ def _from_zero(b: TosaBuilder, x: Value) -> Deviation:
         return Deviation(b.rescale(x, 1.0, DType.INT32), 1.0, 2.0**15)
     narrow = b.rescale(x, 128.0, DType.INT16, in_zp=x.type.quant.zp)
     return Deviation(b.rescale(narrow, 1.0, DType.INT32), 128.0, 2.0**15)
-
-
-@dataclass(frozen=True)
-class Affine:
-    """gamma and beta per channel (axis `axis`; None: 1 and 0), and the largest |z| there can be."""
-
-    gamma: np.ndarray | None
-    beta: np.ndarray | None
-    axis: int
-    largest: float
-
-    def useful(self, out: Quant) -> float:
-        """The largest |z| that makes a difference: beyond it every result is saturated."""
-        ends = out.dequantize(np.array([out.qmin, out.qmax]))
-        reach = np.abs(ends).max() + (0 if self.beta is None else np.abs(self.beta))
-        gamma = np.ones(1) if self.gamma is None else np.abs(self.gamma)
-        matters = gamma * self.largest > out.s / 4
-        with np.errstate(divide="ignore"):
-            needed = np.where(matters, reach / gamma, 0.0)
-        return float(min(max(needed.max(), out.s), self.largest))
-
-
-ApplyAffine = Callable[[TosaBuilder, Value, float, Affine, TensorType], Value]
-
-
-def multiply_and_add(
-    b: TosaBuilder, z: Value, worth: float, affine: Affine, out: TensorType
-) -> Value:
-    """z * gamma + beta as MUL and ADD by 16-bit constants; `worth` is that of a step of z."""
-    assert out.quant is not None
-    if out.dtype is not DType.INT8:
-        return _wide_multiply_and_add(b, z, worth, affine, out)
-    gamma, beta = affine.gamma, affine.beta
-    y = z
-    if gamma is not None:
-        step = affine.useful(out.quant) / 32767
-        z16 = b.rescale(z, worth / step, DType.INT16)
-        factor, scale = _factor(b, z, gamma, affine.axis)
-        y = multiply(b, b.rescale(z16, 1.0, DType.INT32), b.rescale(factor, 1.0, DType.INT32))
-        worth = step * scale
-    if beta is None:
-        return b.requantize(y, np.float64(worth), out)
-    ends = out.quant.dequantize(np.array([out.quant.qmin, out.quant.qmax]))
-    step = (float(np.abs(ends).max()) + float(np.abs(beta).max())) / 32767
-    y16 = b.rescale(y, worth / step, DType.INT16)
-    addend = _along(b, z, np.rint(beta / step), affine.axis, DType.INT16)
-    y = b.ADD(b.rescale(y16, 1.0, DType.INT32), b.rescale(addend, 1.0, DType.INT32))
-    return b.requantize(y, np.float64(step), out)
-
-
-def _wide_multiply_and_add(
-    b: TosaBuilder, z: Value, worth: float, affine: Affine, out: TensorType
-) -> Value:
-    """The same in 32 bits, for 16-bit results."""
-    y = z
-    room = 0.0 if affine.beta is None else float(np.abs(affine.beta).max())
-    if affine.gamma is not None:
-        factor, scale = _factor(b, z, affine.gamma, affine.axis)
-        shift = 16 + max(ceil(log2(max(room / (worth * scale * 2.0**16), 1.0)) - 29), 0)
-        y = multiply(b, z, b.rescale(factor, 1.0, DType.INT32), shift)
-        worth *= scale * 2.0**shift
-    if affine.beta is not None:
-        step = max(worth * 2, room / 2.0**29)
-        addend = _along(b, z, np.rint(affine.beta / step), affine.axis, DType.INT32)
-        y, worth = b.ADD(b.rescale(y, worth / step, DType.INT32), addend), step
-    return b.requantize(y, np.float64(worth), out)
-
-
-def _factor(b: TosaBuilder, like: Value, gamma: np.ndarray, axis: int) -> tuple[Value, float]:
-    """gamma as 16-bit constant, and what its step is worth."""
-    scale = max(float(np.abs(gamma).max()), 1e-30) / 32767
-    return _along(b, like, np.rint(gamma / scale), axis, DType.INT16), scale
-
-
-def _along(b: TosaBuilder, like: Value, values: np.ndarray, axis: int, dtype: DType) -> Value:
-    """A vector as a constant along `axis` of `like`."""
-    shape = [1] * like.type.rank
-    shape[axis] = -1
-    return b.const(values.astype(dtype.numpy).reshape(shape))

@@ -7,14 +7,9 @@ from math import prod, sqrt
 
 import numpy as np
 
-from npuc.ir import DType, Value
-from npuc.lowering.aten_to_tosa.integer_norm import (
-    Affine,
-    ApplyAffine,
-    Rows,
-    multiply_and_add,
-    normalize,
-)
+from npuc.ir import DType, TensorType, Value
+from npuc.lowering.aten_to_tosa.integer_norm import Rows, normalize
+from npuc.lowering.aten_to_tosa.norm_affine import Affine, ApplyAffine, multiply_and_add
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, affine_weights, to_output
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import NCHW, NHWC, TosaBuilder
@@ -34,8 +29,8 @@ def batch_norm(
     gamma, beta = fold_statistics(b, weight, bias, mean, var, eps)
     if x.type.dtype.is_float:
         return _multiply_add(b, x, gamma, beta, 1)
-    y = channelwise(b, _channels_last(b, x), gamma, beta)
-    return _channels_first(b, y, x.type.ints)
+    y = channelwise(b, channels_last(b, x), gamma, beta, b.out[0])
+    return channels_first(b, y, x.type.ints)
 
 
 def fold_statistics(
@@ -57,7 +52,7 @@ def real(b: TosaBuilder, value: Value, what: str) -> np.ndarray:
     return np.asarray(value.array, np.float64)
 
 
-def _channels_last(b: TosaBuilder, x: Value) -> Value:
+def channels_last(b: TosaBuilder, x: Value) -> Value:
     """[N, C, ...] as [N, H, W, C]."""
     b.require(x.type.is_static, f"normalization of the symbolic shape {x.type.shape}")
     shape = x.type.ints
@@ -69,14 +64,16 @@ def _channels_last(b: TosaBuilder, x: Value) -> Value:
     return b.reshape(moved, (shape[0], height, prod(inner) // height, shape[1]))
 
 
-def _channels_first(b: TosaBuilder, y: Value, shape: tuple[int, ...]) -> Value:
-    """The reverse of `_channels_last`, for a result of `shape`."""
+def channels_first(b: TosaBuilder, y: Value, shape: tuple[int, ...]) -> Value:
+    """The reverse of `channels_last`, for a result of `shape`."""
     if len(shape) == 2:
         return b.reshape(y, shape)
     return b.transpose(b.reshape(y, (shape[0], *shape[2:], shape[1])), NCHW[len(shape)])
 
 
-def channelwise(b: TosaBuilder, x: Value, gamma: np.ndarray, beta: np.ndarray) -> Value:
+def channelwise(
+    b: TosaBuilder, x: Value, gamma: np.ndarray, beta: np.ndarray, out: TensorType
+) -> Value:
     """x * gamma + beta per channel of [N, H, W, C], quantized: DEPTHWISE_CONV2D and RESCALE."""
     weights = affine_weights(b, x, gamma, beta)
     kernel = b.reshape(weights.kernel, (1, 1, gamma.size, 1))
@@ -84,7 +81,7 @@ def channelwise(b: TosaBuilder, x: Value, gamma: np.ndarray, beta: np.ndarray) -
         x, kernel, weights.bias, b.zero_point(x), b.zero_point(kernel, 0),
         pad=(0, 0, 0, 0), acc_type=ACCUMULATOR[x.type.dtype],
     )  # fmt: skip
-    return to_output(b, acc, weights.scale, b.out[0])
+    return to_output(b, acc, weights.scale, out)
 
 
 @lowers("aten.layer_norm")

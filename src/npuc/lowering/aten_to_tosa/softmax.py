@@ -115,14 +115,30 @@ def integer_log_softmax(b: TosaBuilder, x: Value, dim: int, row_max: RowMax) -> 
     total = b.REDUCE_SUM(_as_int32(b, e), axis=2)
     log_total = logarithm(b, total, 16)  # of total, which is 32767 times the sum
     offset = b.SUB(log_total, number(b, total, round(np.log(ONE) * 2**16)))
-    # in units of one step of the result: the larger of the two addends, times 2**k, fits 31 bits
-    span = np.log(LONGEST_ROW) + quant.s * 2.0 ** rows.type.dtype.bits
-    unit = span * 2.0**-29
-    x_part = b.rescale(rows, quant.s / unit, DType.INT32, in_zp=quant.zp)
-    m_part = b.rescale(largest, quant.s / unit, DType.INT32, in_zp=quant.zp)
-    l_part = b.rescale(offset, 2.0**-16 / unit, DType.INT32)
-    y = b.requantize(b.SUB(x_part, b.ADD(m_part, l_part)), np.float64(unit), out)
-    return from_rows(b, y, x.type.ints, dim)
+    if e.type.dtype is DType.INT16 and rows.type.dtype is DType.INT8:
+        codes = b.rescale(_difference(b, rows, largest), 128.0, DType.INT16)
+        y, unit = _less_offset(b, codes, quant.s / 128, offset)
+    else:
+        span = np.log(LONGEST_ROW) + quant.s * 2.0**rows.type.dtype.bits
+        unit = span * 2.0**-29
+        x_part = b.rescale(rows, quant.s / unit, DType.INT32, in_zp=quant.zp)
+        m_part = b.rescale(largest, quant.s / unit, DType.INT32, in_zp=quant.zp)
+        y = b.SUB(x_part, b.ADD(m_part, b.rescale(offset, 2.0**-16 / unit, DType.INT32)))
+    return from_rows(b, b.requantize(y, np.float64(unit), out), x.type.ints, dim)
+
+
+def _less_offset(
+    b: TosaBuilder, codes: Value, step: float, offset: Value
+) -> tuple[Value, float]:
+    """16-bit `codes` of `step` less `offset` (2**16 per unit) of each row, and the result's step.
+
+    The operand with the larger step is scaled by 2**14, which Ethos-U takes into the SUB.
+    """
+    offset_step = np.log(LONGEST_ROW) / 32000
+    narrow = b.rescale(offset, 2.0**-16 / offset_step, DType.INT16)
+    unit = max(step, offset_step) * 2.0**-14
+    left = b.rescale(codes, step / unit, DType.INT32)
+    return b.SUB(left, b.rescale(narrow, offset_step / unit, DType.INT32)), unit
 
 
 def _parameters(b: TosaBuilder, x: Value) -> tuple[Quant, TensorType]:
@@ -159,6 +175,11 @@ def _as_int32(b: TosaBuilder, x: Value) -> Value:
     return x if x.type.dtype is DType.INT32 else b.rescale(x, 1.0, DType.INT32)
 
 
+def _difference(b: TosaBuilder, rows: Value, largest: Value) -> Value:
+    """x - max in steps of x, 0 or less."""
+    return b.SUB(_as_int32(b, rows), _as_int32(b, largest))  # type: ignore[no-any-return]
+
+
 def _exponentials(b: TosaBuilder, rows: Value, largest: Value) -> Value:
     """exp(x - max) * 32767 by table, INT16, or INT32 without 16-bit tables.
 
@@ -166,10 +187,9 @@ def _exponentials(b: TosaBuilder, rows: Value, largest: Value) -> Value:
     """
     quant = rows.type.quant
     assert quant is not None
-    rows, largest = _as_int32(b, rows), _as_int32(b, largest)
     if quant.qmax > 127 or quant.qmin < -128:
         return _wide_exponentials(b, rows, largest, quant.s)
-    difference = b.SUB(rows, largest)
+    difference = _difference(b, rows, largest)
     if has_int16_table(b):
         steps = np.minimum(np.arange(513) - 256, 0)
         codes = b.rescale(difference, 128.0, DType.INT16)
@@ -183,7 +203,8 @@ def _wide_exponentials(b: TosaBuilder, rows: Value, largest: Value, scale: float
     top = 127 * 256 + 128  # the last but one entry stands for the maximum
     middle = max(round(top * -LOWEST / (top + 32768) / scale), 1)  # in steps of x
     width = middle * scale / top
-    difference = b.SUB(rows, b.SUB(largest, number(b, largest, middle)))
+    below = b.SUB(_as_int32(b, largest), number(b, largest, middle))
+    difference = b.SUB(_as_int32(b, rows), below)
     codes = b.rescale(difference, scale / width, DType.INT16)
     points = np.arange(513) * 128 - 32768
     entries = ONE * np.exp(np.minimum(points - top, 0) * width)
