@@ -16,6 +16,8 @@ Function = Callable[[np.ndarray], np.ndarray]
 CODES16 = np.arange(-(2**15), 2**15)
 #: largest error in steps of a 16-bit result that is not worth a further table
 GOOD = 2.0
+#: the same within a cell of the code where the result saturates, which calibration puts at the end
+GOOD_AT_ENDS = 16.0
 #: largest error that is accepted, in steps of 65,536
 BAD = 32.0
 #: tables that may correct the first one
@@ -168,10 +170,11 @@ class Pieces:
         if not known.any():
             b.refuse("the function is nowhere finite on the operand's range")
         curve = _filled(curve, known)
+        good = _worth_correcting(curve) * step
         pieces = [_first(curve)]
         now = pieces[0].evaluate()
         while len(pieces) <= CORRECTIONS:
-            piece = _correction(curve - now, known, GOOD * step)
+            piece = _correction(curve - now, known, good)
             if piece is None:
                 break
             pieces.append(piece)
@@ -204,12 +207,23 @@ def _filled(curve: np.ndarray, known: np.ndarray) -> np.ndarray:
     return curve if at.size == curve.size else np.interp(np.arange(curve.size), at, curve[at])
 
 
+def _worth_correcting(curve: np.ndarray) -> np.ndarray:
+    """For each code the error, in steps, above which it is worth a further table."""
+    ends = np.flatnonzero(np.diff((curve == curve.min()) | (curve == curve.max())))
+    good = np.full(curve.size, GOOD)
+    for end in ends if ends.size <= 4 else ():
+        good[max(end - 127, 0) : end + 129] = GOOD_AT_ENDS
+    return good
+
+
 def _first(curve: np.ndarray) -> Piece:
     """The best table over all codes, or over those between which the rounded curve changes."""
     whole = _better(Piece.over(0, 0, curve), curve)
     steps = np.rint(curve)
     changes = np.flatnonzero(np.diff(steps))
-    if not changes.size or whole.worst(curve) <= GOOD:
+    if not changes.size or np.all(
+        np.abs(whole.evaluate() - curve) <= _worth_correcting(curve)
+    ):
         return whole
     center, zoom = _window(int(changes[0]), int(changes[-1]) + 1, margin=1)
     if not zoom:
@@ -233,7 +247,7 @@ def _better(piece: Piece, curve: np.ndarray) -> Piece:
     return min(piece, other, key=lambda p: p.worst(curve))
 
 
-def _correction(missing: np.ndarray, known: np.ndarray, good: float) -> Piece | None:
+def _correction(missing: np.ndarray, known: np.ndarray, good: np.ndarray) -> Piece | None:
     """The window over which a further table removes most of what exceeds `good`; None when
     nothing exceeds it or no window helps."""
 
@@ -242,7 +256,8 @@ def _correction(missing: np.ndarray, known: np.ndarray, good: float) -> Piece | 
 
     bad = np.flatnonzero(known & (np.abs(missing) > good))
     best, least = None, excess(missing) * 0.999
-    for center, zoom in _candidates(bad, int(np.argmax(np.where(known, np.abs(missing), 0)))):
+    worst = int(np.argmax(np.where(known, np.abs(missing) - good, 0)))
+    for center, zoom in _candidates(bad, worst):
         piece = Piece.over(center, zoom, missing).ending(0, 0)
         left = excess(missing - piece.evaluate())
         if left < least:
