@@ -95,7 +95,7 @@ def _affine(s: Splice, node: Node) -> Affine | None:
 
 def _fold_into(s: Splice, layer: Node, norm: Affine) -> bool:
     """Scale the weights of the layer in front; false when that would be wrong."""
-    axis = _CONVS.get(kind_of(layer.target)) if layer.op == "call_function" else None
+    axis = _channel_axis(layer) if layer.op == "call_function" else None
     if axis is None or len(layer.users) != 1:
         return False
     arguments = [*layer.args, *[None] * (3 - len(layer.args))]
@@ -111,6 +111,14 @@ def _fold_into(s: Splice, layer: Node, norm: Affine) -> bool:
     arguments[2] = before.constant(folded, "bias")
     layer.args = tuple(arguments)
     return True
+
+
+def _channel_axis(layer: Node) -> int | None:
+    """Axis of the output channels in the weight of a layer; None for any other op."""
+    kind = kind_of(layer.target)
+    if kind == "aten.convolution":  # decomposed programs: (x, weight, bias, ..., transposed, ...)
+        return 1 if layer.args[6] else 0
+    return _CONVS.get(kind)
 
 
 def _scaled(weight: torch.Tensor, factor: torch.Tensor, axis: int) -> torch.Tensor:
