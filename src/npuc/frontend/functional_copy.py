@@ -29,7 +29,10 @@ _DROPPED = frozenset(
 )
 
 #: their result is a new tensor with the operand's values
-_COPIES = frozenset("aten.clone aten.lift_fresh_copy dim_order_ops._clone_dim_order".split())
+_COPIES = frozenset("aten.clone dim_order_ops._clone_dim_order".split())
+
+#: ops that only change strides
+_LAYOUTS = ("aten.clone", "aten.contiguous", "dim_order_ops._clone_dim_order")
 
 #: their result is the operand, at least in inference
 _SAME = frozenset(
@@ -152,12 +155,12 @@ class FunctionalCopy:
         if kind in _DROPPED:
             return None
         refuse_training(node, target, kind)
+        if kind in _COPIES or kind in _SAME:
+            same = self._same(target, kind, args[0])
+            if same is not None:
+                return same
         if target._schema.is_mutable:
             return self._write(node, target, args, kwargs)
-        if kind in _SAME and not (self.keeps_layout and kind == "aten.contiguous"):
-            return self._same(node, kind, args[0])
-        if kind in _COPIES and not self.keeps_layout:
-            return Cell(self.read(args[0]))
         if kind == "aten.native_dropout":
             return (args[0], None)
         if kind in ("aten.view", "aten._unsafe_view") and not self.keeps_layout:
@@ -172,12 +175,14 @@ class FunctionalCopy:
             cell.seen = cell.base.version
         return cell
 
-    def _same(self, node: Node, kind: str, source: Any) -> Any:
+    def _same(self, target: Any, kind: str, source: Any) -> Any:
+        """The operand itself or a copy of it; None where its strides matter."""
+        if kind in _LAYOUTS and self.keeps_layout:
+            return None
+        copies = kind in _COPIES or target._schema.name.endswith("_copy")
         if kind == "aten.contiguous" and isinstance(source, Cell):
-            value = source.node.meta.get("val")
-            if value is not None and not value.is_contiguous():
-                return Cell(self.read(source))
-        return source
+            copies = not self.value(source.node).is_contiguous()
+        return Cell(self.read(source)) if copies else source
 
     def _emit(self, node: Node, target: Any, args: Any, kwargs: Any) -> Cell:
         made = self.graph.create_node(
