@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuc.dialects.tosa import Limits, OpBuilder
+from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, Quant, Shape, Value
 from npuc.passes.layout.behaviour import (
     data_operands,
@@ -18,10 +19,11 @@ from npuc.passes.layout.behaviour import (
     renumber,
     renumber_shape,
 )
-from npuc.passes.layout.build_problem import build_problem, captured_values
+from npuc.passes.layout.build_problem import build_problem, captured_values, solve_within
 from npuc.passes.layout.channel_order import Absorber, find_absorbers, reordered_operands
 from npuc.passes.layout.problem import Choice
 from npuc.passes.layout.views import Arrangement, Order, Views, find_views, order_of
+from npuc.passes.transposition import emit_steps
 
 Perm = tuple[int, ...]
 
@@ -36,7 +38,8 @@ def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Grap
     views = find_views(graph, outer)
     absorbers = find_absorbers(graph, views)
     problem = build_problem(graph, views, builder.limits, absorbers)
-    chosen = dict(zip([node.op for node in problem.nodes], problem.solve(), strict=True))
+    state = solve_within(problem, views, builder.limits)
+    chosen = dict(zip([node.op for node in problem.nodes], state, strict=True))
     rebuild = _Rebuild(builder, views, chosen)
     for op, absorber in absorbers.items():
         rebuild.absorb(op, absorber)
@@ -166,9 +169,15 @@ class _Rebuild:
             if sorted(map(_key, have)) != sorted(map(_key, axes)):
                 axes, shape = order, tuple([d for d in first.type.shape if d != 1])
                 first, have = self._move_ones(first, have, order_of(have), shape), order_of(have)
-            perm = permutation(have, axes)
-            versions[order] = (self.builder.transpose(first, perm), axes)
+            versions[order] = (self._move(first, permutation(have, axes)), axes)
         return versions[order]
+
+    def _move(self, x: Value, perm: Perm) -> Value:
+        """TRANSPOSE, in steps where the target does not take it in one."""
+        try:
+            return self.builder.transpose(x, perm)
+        except Unsupported:
+            return emit_steps(self.builder, x, perm)
 
     def _move_ones(self, x: Value, have: Arrangement, axes: Arrangement, shape: Shape) -> Value:
         """`x` with its axes of size 1 elsewhere: a RESHAPE, or where sizes are symbolic a TRANSPOSE."""

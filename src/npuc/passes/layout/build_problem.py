@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from npuc.dialects.tosa import Limits
+from npuc.dialects.tosa import Limits, OpBuilder
+from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, TensorType, Value
 from npuc.passes.layout.axis_orders import AxisOrder, Sequence_, axis_orders, place_axes, sort_axes
 from npuc.passes.layout.behaviour import (
@@ -21,6 +22,7 @@ from npuc.passes.layout.behaviour import (
 from npuc.passes.layout.channel_order import Absorber, sorted_groups
 from npuc.passes.layout.problem import Choice, Node, Problem, Tensor
 from npuc.passes.layout.views import Order, View, Views, order_of
+from npuc.passes.transposition import emit_steps
 
 #: cost of a byte that is transposed, and of a transposition elsewhere than at the graph's ends
 PER_BYTE, INSIDE = 4, 1
@@ -80,10 +82,52 @@ def _add_tensors(problem: Problem, graph: Graph, views: Views, limits: Limits) -
 
 
 def _refuses(limits: Limits, value: Value, rank: int) -> bool:
-    """Whether the target takes no TRANSPOSE of a tensor of this type and rank."""
+    """Whether the target takes no TRANSPOSE at all of tensors of this type and rank."""
     type = TensorType(value.type.dtype, (2,) * rank)
-    perms = {"perms": tuple(range(rank))[::-1]}
-    return limits.reason("TRANSPOSE", [Value(type)], perms, [type]) is not None
+    perms = {"perms": (*range(rank - 2), rank - 1, rank - 2)}
+    moved = TensorType(value.type.dtype, type.shape)
+    return limits.reason("TRANSPOSE", [Value(type)], perms, [moved]) is not None
+
+
+def solve_within(problem: Problem, views: Views, limits: Limits) -> list[Choice]:
+    """The best state whose transpositions the target takes, if there is one.
+
+    A tensor that the best state would transpose in a way the chip refuses becomes too dear to be
+    transposed, and the search starts again.
+    """
+    state = problem.solve()
+    for _ in range(8 if limits.chip is not None else 0):
+        refused = [
+            tensor for root, tensor in problem.tensors.items()
+            if tensor.cost < REFUSED and any(
+                not _can_move(root, problem.written(tensor, state), order, limits)
+                for order in problem.transposed(tensor, state)
+            )
+        ]  # fmt: skip
+        if not refused:
+            break
+        for tensor in refused:
+            tensor.cost = REFUSED
+        state = problem.solve()
+    return state
+
+
+def _can_move(root: Value, written: Order, wanted: Order, limits: Limits) -> bool:
+    """Whether the target transposes `root`, in one step or several, from one order to another."""
+    shape = tuple([root.type.shape[a] for a in written])
+    perms = tuple([written.index(a) for a in wanted])
+    type = TensorType(root.type.dtype, shape)
+    attrs = {"perms": perms}
+    if limits.reason("TRANSPOSE", [Value(type)], attrs, [type.transposed(perms)]) is None:
+        return True
+    if not type.is_static:
+        return False
+    scratch = OpBuilder(limits)
+    try:
+        emit_steps(scratch, scratch.input(type), perms)
+    except Unsupported:
+        return False
+    return True
 
 
 def _bytes(type: TensorType) -> float:

@@ -73,9 +73,12 @@ class Problem:
         """The orders that a tensor has to be transposed to."""
         wanted = set(tensor.fixed_reads)
         wanted.update([state[node].reads[k][1] for node, k in tensor.readers])
-        written = tensor.written if tensor.writer is None else state[tensor.writer].writes
-        wanted.discard(written)
+        wanted.discard(self.written(tensor, state))
         return wanted
+
+    def written(self, tensor: Tensor, state: Sequence[Choice]) -> Order:
+        """The order that a tensor is written in."""
+        return tensor.written if tensor.writer is None else state[tensor.writer].writes
 
     def solve(self) -> list[Choice]:
         """The best state found: from each order as a start, moves until none improves."""
