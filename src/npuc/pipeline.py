@@ -156,7 +156,9 @@ class _Job:
         return graph
 
     def _quantize(self, quantization: Any, calibration: Any, progress: bool | None) -> None:
+        from npuc.frontend.canonicalize import spelled_kinds
         from npuc.frontend.capture import capture
+        from npuc.lowering.registry import known_kinds
         from npuc.quantizer import Recipe, quantize
 
         recipe = Recipe.named(quantization) if isinstance(quantization, str) else quantization
@@ -166,8 +168,12 @@ class _Job:
                 stacklevel=4,
             )
             calibration = [self.example_inputs]
+        known = spelled_kinds(known_kinds(self.target.dialect))
         with self.stage("quantize"):
-            converted = quantize(self.program, self.example_inputs, recipe, calibration, progress)
+            converted = quantize(
+                self.program, self.example_inputs, recipe, calibration, progress,
+                known=known.__contains__, tables16="EXT-INT16" in self.target.limits.offered,
+            )  # fmt: skip
         with self.stage("capture"):
             self.program = capture(converted, self.example_inputs, like=self.float_program)
 
@@ -198,8 +204,13 @@ class _Job:
         where = {v.name: str(v.loc) for v in c.coverage}
         subject = Subject(c.graph, c.io, self.program, self.float_program, where)
         with self.stage("check"):
-            values = evaluate_all(c.graph, c.input_arrays(self.example_inputs))
-            c.check = check(subject, self.example_inputs, values)
+            undefined: list[str] = []
+            values = evaluate_all(
+                c.graph,
+                c.input_arrays(self.example_inputs),
+                lambda op, why: undefined.append(f"{op.name} of {op.loc}: {why}"),
+            )
+            c.check = check(subject, self.example_inputs, values, undefined)
             c.reset()
 
     def with_state(self, port: Any) -> Any:
