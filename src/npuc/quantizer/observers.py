@@ -19,6 +19,9 @@ INFINITE = 1e30
 SOFTMAX_DEPTH = 10.0
 # The histogram sees at most this many values of one tensor; the extremes are always exact.
 SAMPLE = 1 << 16
+# A channel's weight scale is at least this part of the largest one: what is smaller cannot reach
+# the result, and its requantization would leave the range of a multiplier and a shift.
+FINEST = 2.0**-20
 # Clipping errors of one layer point the same way and add up, rounding errors cancel.
 CLIPPING_WEIGHS = 4.0
 
@@ -235,7 +238,9 @@ class WeightObserver(ObserverBase):
         return scales, torch.zeros_like(scales, dtype=torch.int64)
 
     def _scales(self, rows: Tensor) -> Tensor:
-        full = (rows.abs().amax(1) / self.quant_max).clamp(min=torch.finfo(torch.float32).tiny)
+        full = rows.abs().amax(1) / self.quant_max
+        largest = float(full.max()) or 1.0
+        full = torch.where(full > 0, full, largest).clamp(min=largest * FINEST)
         if self.ranges == "minmax" or self.quant_max > 7:
             return full  # with eight bits, clipping weights biases the sums more than it gains
         best, least = full.clone(), self._error(rows, full)

@@ -26,7 +26,8 @@ INT32_MAX = 2**31 - 1
 ACTIVATIONS: dict[str, tuple[torch.dtype, int, int, torch.qscheme]] = {
     "int8": (torch.int8, -128, 127, torch.per_tensor_affine),
     "uint8": (torch.uint8, 0, 255, torch.per_tensor_affine),
-    "int16": (torch.int16, -32767, 32767, torch.per_tensor_symmetric),
+    # All codes: saturation needs no clamp.
+    "int16": (torch.int16, -32768, 32767, torch.per_tensor_symmetric),
 }
 _WEIGHT_MAX = {"int8": 127, "int4": 7}
 
