@@ -94,9 +94,9 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
         return self.QUANTIZE(x, dtype=out.dtype, quant=quant)  # type: ignore[no-any-return]
 
     def as_result(self, x: Value) -> Value:
-        """`x` with the parameters of the op's result."""
+        """`x` with the parameters of the op's result, whatever its shape."""
         out = self.out[0]
-        if x.type == out:
+        if x.type.dtype is out.dtype and x.type.quant == out.quant:
             return x
         if out.quant is None or x.type.quant is None:
             what = "quantized and the result" if out.quant is None else "float and the result"

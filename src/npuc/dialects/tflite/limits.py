@@ -24,11 +24,14 @@ class TfliteLimits:
     """Limits of a target that takes TFLite files.
 
     floats: whether operators on floats may stand in the file (DEQUANTIZE and QUANTIZE at its ends
-    are always allowed). `chip` returns why the chip refuses an op that LiteRT has.
+    are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes groups.
+    `chip` returns why the chip refuses an op that LiteRT has.
     """
 
     name: str = "tflite"
     floats: bool = True
+    int4: bool = True
+    grouped: bool = True
     chip: ChipPolicy | None = None
     _types: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
 

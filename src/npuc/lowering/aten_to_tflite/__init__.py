@@ -1,0 +1,1 @@
+"""Lowering rules from aten to TFLite, one file per family of ops."""

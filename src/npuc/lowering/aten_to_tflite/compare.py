@@ -1,0 +1,143 @@
+"""Comparisons, logic, bits, selection."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from npuc.ir import DType, Value
+from npuc.lowering.aten_to_tflite.operands import aligned, binary, converted, promoted
+from npuc.lowering.registry import lowers
+from npuc.lowering.tflite_builder import TfliteBuilder
+
+COMPARISONS = {
+    "aten.eq.Tensor": "EQUAL", "aten.ne.Tensor": "NOT_EQUAL", "aten.lt.Tensor": "LESS",
+    "aten.le.Tensor": "LESS_EQUAL", "aten.gt.Tensor": "GREATER", "aten.ge.Tensor": "GREATER_EQUAL",
+}  # fmt: skip
+
+
+@lowers(*COMPARISONS, dialect="tflite")
+def compare(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """eq, ne, lt, le, gt, ge -> EQUAL ...; quantized operands keep their own parameters."""
+    assert b.op is not None
+    name = COMPARISONS[b.op.kind]
+    quantized = next((v for v in (x, y) if v.type.quant is not None), None)
+    if quantized is None:
+        dtype = promoted(b, x, y)
+        if dtype is DType.BOOL and name not in ("EQUAL", "NOT_EQUAL"):
+            dtype = DType.INT32
+        x, y = converted(b, x, dtype), converted(b, y, dtype)
+        return b.tflite(name, *aligned(b, x, y))  # type: ignore[no-any-return]
+    x, y = (_comparable(b, v, quantized) for v in (x, y))
+    if x.type.dtype is not y.type.dtype:
+        x, y = b.widened(x), b.widened(y)
+    return b.tflite(name, *aligned(b, x, y))  # type: ignore[no-any-return]
+
+
+def _comparable(b: TfliteBuilder, x: Value, other: Value) -> Value:
+    """A quantized operand; a plain constant gets the parameters of the other, so that equal values
+    have equal codes."""
+    if x.type.quant is not None or not x.is_const:
+        return b.operand(x, other.type)
+    quant = other.type.quant
+    assert quant is not None
+    real = x.array.astype(np.float64)
+    inside = quant.dequantize(np.array([quant.qmin, quant.qmax]))
+    if real.min() >= inside[0] and real.max() <= inside[1]:
+        return b.real_const(real, other.type.dtype, quant)
+    return b.real_const(real, other.type.dtype)
+
+
+@lowers("aten.logical_and", dialect="tflite")
+def logical_and(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """logical_and -> LOGICAL_AND."""
+    return b.LOGICAL_AND(*aligned(b, truth(b, x), truth(b, y)))  # type: ignore[no-any-return]
+
+
+@lowers("aten.logical_or", dialect="tflite")
+def logical_or(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """logical_or -> LOGICAL_OR."""
+    return b.LOGICAL_OR(*aligned(b, truth(b, x), truth(b, y)))  # type: ignore[no-any-return]
+
+
+@lowers("aten.logical_xor", dialect="tflite")
+def logical_xor(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """logical_xor -> NOT_EQUAL."""
+    return b.NOT_EQUAL(*aligned(b, truth(b, x), truth(b, y)))  # type: ignore[no-any-return]
+
+
+@lowers("aten.logical_not", dialect="tflite")
+def logical_not(b: TfliteBuilder, x: Value) -> Value:
+    """logical_not -> LOGICAL_NOT."""
+    return b.LOGICAL_NOT(truth(b, x))  # type: ignore[no-any-return]
+
+
+def truth(b: TfliteBuilder, x: Value) -> Value:
+    """BOOL: whether elements are not zero."""
+    if x.type.dtype is DType.BOOL:
+        return x
+    if x.type.quant is not None:
+        zero = b.real_const(np.zeros((1,) * x.type.rank), x.type.dtype, x.type.quant)
+    else:
+        zero = b.scalar(0, x.type.dtype, x.type.rank)
+    return b.NOT_EQUAL(x, zero)  # type: ignore[no-any-return]
+
+
+@lowers("aten.bitwise_xor.Tensor", dialect="tflite")
+def bitwise_xor(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """bitwise_xor -> BITWISE_XOR."""
+    return binary(b, "BITWISE_XOR", x, y, b.out[0], DType.INT32)
+
+
+@lowers("aten.bitwise_not", dialect="tflite")
+def bitwise_not(b: TfliteBuilder, x: Value) -> Value:
+    """bitwise_not -> BITWISE_XOR with -1; LOGICAL_NOT of BOOL."""
+    if x.type.dtype is DType.BOOL:
+        return b.LOGICAL_NOT(x)  # type: ignore[no-any-return]
+    ones = b.scalar(-1, DType.INT32, x.type.rank)
+    return binary(b, "BITWISE_XOR", x, ones, b.out[0], DType.INT32)
+
+
+@lowers("aten.bitwise_right_shift.Tensor", dialect="tflite")
+def shift_right(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """bitwise_right_shift -> RIGHT_SHIFT."""
+    return binary(b, "RIGHT_SHIFT", x, y, b.out[0], DType.INT32)
+
+
+@lowers("aten.where", "aten.where.self", dialect="tflite")
+def where(b: TfliteBuilder, condition: Value, x: Value, y: Value) -> Value:
+    """where, masked_fill, tril ... -> SELECT_V2; quantized: both get the parameters of the result."""
+    out = b.out[0]
+    if out.quant is not None:
+        x, y = (b.requantize(b.operand(v), out) for v in (x, y))
+    else:
+        x, y = converted(b, x, out.dtype), converted(b, y, out.dtype)
+    condition, x, y = aligned(b, truth(b, condition), x, y)
+    return b.SELECT_V2(condition, x, y)  # type: ignore[no-any-return]
+
+
+@lowers("aten.isnan", dialect="tflite")
+def isnan(b: TfliteBuilder, x: Value) -> Value:
+    """isnan -> NOT_EQUAL with itself."""
+    return b.NOT_EQUAL(x, x) if x.type.dtype.is_float else _never(b)  # type: ignore[no-any-return]
+
+
+@lowers("aten.isinf", dialect="tflite")
+def isinf(b: TfliteBuilder, x: Value) -> Value:
+    """isinf -> EQUAL of ABS and infinity."""
+    if not x.type.dtype.is_float:
+        return _never(b)
+    return b.EQUAL(b.ABS(x), b.scalar(math.inf, x.type.dtype, x.type.rank))  # type: ignore[no-any-return]
+
+
+@lowers("aten.isfinite", dialect="tflite")
+def isfinite(b: TfliteBuilder, x: Value) -> Value:
+    """isfinite -> LESS of ABS and infinity."""
+    if not x.type.dtype.is_float:
+        return b.LOGICAL_NOT(_never(b))  # type: ignore[no-any-return]
+    return b.LESS(b.ABS(x), b.scalar(math.inf, x.type.dtype, x.type.rank))  # type: ignore[no-any-return]
+
+
+def _never(b: TfliteBuilder) -> Value:
+    return b.const(np.zeros(b.out[0].ints, np.bool_))

@@ -1,0 +1,42 @@
+"""Linear layers as FULLY_CONNECTED, matrix products as BATCH_MATMUL."""
+
+from __future__ import annotations
+
+import math
+
+from npuc.ir import Value
+from npuc.lowering.aten_to_tflite.weights import read_weights
+from npuc.lowering.registry import lowers
+from npuc.lowering.tflite_builder import TfliteBuilder
+
+#: ranks that BATCH_MATMUL takes
+MAX_RANK = 5
+
+
+@lowers("aten.linear", dialect="tflite")
+def linear(b: TfliteBuilder, x: Value, weight: Value, bias: Value | None) -> Value:
+    """linear -> FULLY_CONNECTED, which keeps the leading dimensions."""
+    weights = read_weights(b, x, weight, bias)
+    return b.FULLY_CONNECTED(  # type: ignore[no-any-return]
+        x, weights.filter, weights.bias, keep_num_dims=x.type.rank > 2, quant=b.out[0].quant
+    )
+
+
+@lowers("aten.matmul", dialect="tflite")
+def matmul(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """matmul -> BATCH_MATMUL; batch dimensions broadcast."""
+    out = b.out[0]
+    if out.quant is not None:
+        x, y = b.operand(x), b.operand(y)
+        if x.type.dtype is not y.type.dtype or x.type.dtype is not out.dtype:
+            wide = max((x.type, y.type, out), key=lambda t: t.dtype.bits)
+            x, y = (v if v.type.dtype is wide.dtype else b.widened(v) for v in (x, y))
+    rank = x.type.rank
+    if rank > MAX_RANK:
+        same = x.type.shape[:-2] == y.type.shape[:-2]
+        b.require(same, f"batch dimensions that broadcast at rank {rank} (LiteRT: {MAX_RANK})")
+        x, y = (b.reshape(v, (math.prod(v.type.ints[:-2]), *v.type.ints[-2:])) for v in (x, y))
+    quant = out.quant
+    if quant is not None and out.dtype is not x.type.dtype:
+        b.refuse(f"a {out.dtype.name} result of {x.type.dtype.name} operands")
+    return b.reshape(b.BATCH_MATMUL(x, y, quant=quant), out.ints)
