@@ -1,0 +1,143 @@
+"""The same convolution with its stride or dilation folded into other axes. Every fold is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from npuc.ir import Value
+from npuc.lowering.aten_to_tosa.emit_convolution import Convolution
+from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, Weights, to_output
+from npuc.lowering.tosa_builder import TosaBuilder
+
+
+def extend(b: TosaBuilder, x: Value, axis: int, before: int, after: int) -> Value:
+    """[N, H, W, C] with zeros (the zero point) around an axis.
+
+    CONCAT and not PAD: Vela fuses a PAD into the convolution behind it, and pads with another value.
+    """
+    shape, zero = x.type.ints, b.zero_point(x).array[0]
+    parts = []
+    for size in (before, after):
+        part = np.full((*shape[:axis], size, *shape[axis + 1 :]), zero, x.type.dtype.numpy)
+        parts.append(b.const(part, x.type.dtype, x.type.quant) if size else None)
+    operands = [p for p in (parts[0], x, parts[1]) if p is not None]
+    if len(operands) == 1:
+        return x
+    return b.CONCAT(*operands, axis=axis, quant=x.type.quant)  # type: ignore[no-any-return]
+
+
+def set_length(b: TosaBuilder, x: Value, axis: int, length: int) -> Value:
+    """An axis cut, or extended by zeros, at its end."""
+    shape = x.type.ints
+    if length > shape[axis]:
+        return extend(b, x, axis, 0, length - shape[axis])
+    return b.slice(x, (0,) * len(shape), (*shape[:axis], length, *shape[axis + 1 :]))
+
+
+def _blocks(b: TosaBuilder, conv: Convolution, i: int) -> tuple[Value, int, np.ndarray]:
+    """Spatial axis `i` cut into blocks of a stride.
+
+    The input with a whole number of blocks, the blocks of padding before it, and the kernel with
+    zeros around it up to whole blocks.
+    """
+    step, size, before = conv.stride[i], conv.kernel_size[i], conv.pad[2 * i]
+    padding = -(-before // step)
+    lead = padding * step - before
+    reach = (conv.out.ints[1 + i] - 1) * step + size - before
+    length = -(-min(reach, conv.x.type.ints[1 + i]) // step) * step
+    kernel = conv.weights.kernel.array
+    wide = list(kernel.shape)
+    wide[1 + i] = -(-(lead + size) // step) * step
+    filled = np.full(wide, conv.weights.zero_point, kernel.dtype)
+    at = [slice(None)] * kernel.ndim
+    at[1 + i] = slice(lead, lead + size)
+    filled[tuple(at)] = kernel
+    return set_length(b, conv.x, 1 + i, length), padding, filled
+
+
+def _with(
+    b: TosaBuilder, conv: Convolution, x: Value, kernel: np.ndarray, i: int, padding: int
+) -> Convolution:
+    """`conv` with stride 1 along spatial axis `i`."""
+    weights = replace(conv.weights, kernel=b.const(kernel, conv.weights.kernel.type.dtype))
+    stride, pad, dilation = list(conv.stride), list(conv.pad), list(conv.dilation)
+    stride[i], dilation[i] = 1, 1
+    pad[2 * i : 2 * i + 2] = [padding, 0]
+    return replace(conv, x=x, weights=weights, stride=tuple(stride), pad=tuple(pad),
+                   dilation=tuple(dilation))  # fmt: skip
+
+
+def fold_width_into_channels(b: TosaBuilder, conv: Convolution) -> Convolution:
+    """[N, H, W, C] -> [N, H, W / s, s * C]: no data moves."""
+    x, padding, kernel = _blocks(b, conv, 1)
+    n, h, w, c = x.type.ints
+    step = conv.stride[1]
+    o, kh, kw, _ = kernel.shape
+    folded = kernel.reshape(o, kh, kw // step, step * c)
+    return _with(b, conv, b.reshape(x, (n, h, w // step, step * c)), folded, 1, padding)
+
+
+def fold_height_into_channels(b: TosaBuilder, conv: Convolution) -> Convolution:
+    """[N, H, W, C] -> [N, H / s, W, s * C] by one TRANSPOSE (0, 2, 1, 3)."""
+    x, padding, kernel = _blocks(b, conv, 0)
+    n, h, w, c = x.type.ints
+    step = conv.stride[0]
+    rows = b.transpose(b.reshape(x, (n * h // step, step, w, c)), (0, 2, 1, 3))
+    o, kh, kw, _ = kernel.shape
+    folded = kernel.reshape(o, kh // step, step, kw, c).transpose(0, 1, 3, 2, 4)
+    folded = folded.reshape(o, kh // step, kw, step * c)
+    return _with(b, conv, b.reshape(rows, (n, h // step, w, step * c)), folded, 0, padding)
+
+
+def fold_height_into_batch(b: TosaBuilder, conv: Convolution) -> Convolution:
+    """[N, H, W, C] -> [N * H / s, s, W, C] where windows do not overlap: no data moves.
+
+    Otherwise as `fold_height_into_channels`.
+    """
+    if conv.pad[0] or conv.kernel_size[0] > conv.stride[0]:
+        return fold_height_into_channels(b, conv)
+    x, _, kernel = _blocks(b, conv, 0)
+    n, h, w, c = x.type.ints
+    step = conv.stride[0]
+    folded = _with(b, conv, b.reshape(x, (n * h // step, step, w, c)), kernel, 0, 0)
+    _, out_h, out_w, o = conv.out.ints
+    return replace(folded, out=conv.out.with_(shape=(n * out_h, 1, out_w, o)))
+
+
+def rows_by_dilation(b: TosaBuilder, conv: Convolution) -> Convolution:
+    """Along the width, kernel height 1: [N, H, W, C] -> [N * H, W / d, d, C], undilated over rows.
+
+    The result has up to d - 1 positions more at its end: [N * H, blocks, d, O].
+    """
+    n, h, _, c = conv.x.type.ints
+    taps, step, before = conv.kernel_size[1], conv.dilation[1], conv.pad[2]
+    x = conv.x
+    if before % step:
+        x, before = extend(b, x, 2, before, 0), 0
+    blocks = -(-conv.out.ints[2] // step)
+    rows = min(-(-x.type.ints[2] // step), blocks + taps - 1 - before // step)
+    x = b.reshape(set_length(b, x, 2, rows * step), (n * h, rows, step, c))
+    kernel = conv.weights.kernel
+    o, _, _, width = kernel.type.ints
+    weights = replace(conv.weights, kernel=b.reshape(kernel, (o, taps, 1, width)))
+    return replace(
+        conv, x=x, weights=weights, pad=(before // step, 0, 0, 0), dilation=(1, 1),
+        out=conv.out.with_(shape=(n * h, blocks, step, o)),
+    )  # fmt: skip
+
+
+def repeat_channels(b: TosaBuilder, x: Value, order: Sequence[int]) -> Value:
+    """The channels `order` of [N, H, W, C], each as often as it is there: an exact 1x1 CONV2D."""
+    channels = x.type.ints[3]
+    kernel = np.zeros((len(order), 1, 1, channels), np.int8)
+    kernel[np.arange(len(order)), 0, 0, list(order)] = 1
+    accumulator = ACCUMULATOR[x.type.dtype]
+    bias = b.const(np.zeros(len(order), accumulator.numpy), accumulator)
+    weights = Weights(b.const(kernel), bias)
+    acc = b.CONV2D(x, weights.kernel, bias, b.zero_point(x), b.zero_point(weights.kernel),
+                   pad=(0, 0, 0, 0), acc_type=accumulator)  # fmt: skip
+    assert x.type.quant is not None
+    return to_output(b, acc, np.float64(x.type.quant.s), x.type)
