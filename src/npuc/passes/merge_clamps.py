@@ -15,7 +15,6 @@ from npuc.passes.value_range import value_range
 def merge_clamps(graph: Graph, limits: Limits) -> Graph:
     """As few CLAMPs as possible. A relu of int8 whose zero point is -128 needs none."""
     uses = count_uses(graph)
-    outputs = set(graph.outputs)
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         if op.kind in ("tosa.MAXIMUM", "tosa.MINIMUM"):
@@ -33,8 +32,7 @@ def merge_clamps(graph: Graph, limits: Limits) -> Graph:
         # IGNORE turns NaN into a bound: such a CLAMP does more than limit
         limits_nothing = op.attrs["nan_mode"] == "PROPAGATE" or not x.type.dtype.is_float
         if limits_nothing and lo <= known[0] and known[1] <= hi:
-            if y not in outputs or x.type.quant == y.type.quant:
-                return (x,)
+            return (x,)
         if x is operands[0]:
             return None
         return (_clamp(b, x, lo, hi, op.attrs["nan_mode"], y),)

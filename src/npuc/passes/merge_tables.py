@@ -11,6 +11,10 @@ from npuc.passes.unary import is_unary
 from npuc.passes.uses import count_uses
 
 
+#: functions before a TABLE that join it at most: the search stays linear
+LONGEST = 8
+
+
 def merge_tables(graph: Graph, limits: Limits) -> Graph:
     """TABLE, CLAMP, RESCALE, NEGATE ... of int8 to int8, one behind the other, as one TABLE.
 
@@ -18,20 +22,34 @@ def merge_tables(graph: Graph, limits: Limits) -> Graph:
     behind an operator for free and each further one as a pass over the tensor.
     """
     uses = count_uses(graph)
+    readers: dict[Value, int] = {}
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        if not _is_function(op) or uses[op.operands[0]] != 1:
+        if not _is_function(op):
             return None
-        inner = operands[0].op
-        if inner is None or not _is_function(inner) or "TABLE" not in (op.name, inner.name):
+        readers[operands[0]] = uses[op.operands[0]]
+        chain, source = _walk_up(operands[0], readers)
+        if not chain or not any(step.name == "TABLE" for step in (op, *chain)):
             return None
         codes = np.arange(-128, 128).astype(np.int8)
-        for step, constants in ((inner, inner.operands[1:]), (op, operands[1:])):
-            codes = KERNELS[step.name](step, codes, *(v.array for v in constants))
+        for step in reversed(chain):
+            codes = KERNELS[step.name](step, codes, *(v.array for v in step.operands[1:]))
+        codes = KERNELS[op.name](op, codes, *(v.array for v in operands[1:]))
         table = b.const(codes, DType.INT8)
-        return (b.TABLE(inner.operands[0], table, quant=op.results[0].type.quant),)
+        return (b.TABLE(source, table, quant=op.results[0].type.quant),)
 
     return sweep(graph, rewrite, OpBuilder(limits))
+
+
+def _walk_up(value: Value, readers: dict[Value, int]) -> tuple[list[Op], Value]:
+    """The functions with one reader each that end in `value`, last first, and their source."""
+    chain: list[Op] = []
+    while value.op is not None and _is_function(value.op) and readers.get(value, 1) == 1:
+        if len(chain) == LONGEST:
+            break
+        chain.append(value.op)
+        value = value.op.operands[0]
+    return chain, value
 
 
 def _is_function(op: Op) -> bool:

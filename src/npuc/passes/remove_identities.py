@@ -25,8 +25,6 @@ def remove_identities(graph: Graph, limits: Limits) -> Graph:
         is_copy = op.name == "IDENTITY" and y in outputs and (x.op is None or x.is_const)
         if is_copy or x.type.dtype is not y.type.dtype or x.type.shape != y.type.shape:
             return None
-        if y in outputs and x.type.quant != y.type.quant:
-            return None
         return (x,)
 
     return sweep(graph, rewrite, OpBuilder(limits))

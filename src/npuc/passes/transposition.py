@@ -19,8 +19,9 @@ Perm = tuple[int, ...]
 #: shape of at most three blocks, and their permutation
 Step = tuple[tuple[int, ...], Perm]
 
-#: rows of this many elements are moved at full speed, shorter ones cost as much
-FULL_ROW = 16
+#: rows of this many elements are moved at full speed; writing a shorter one costs as much on U85,
+#: reading one up to SHORT_READ times as much per element on U55
+FULL_ROW, SHORT_READ = 16, 2.5
 
 
 def blocks(shape: Sequence[int], perms: Sequence[int]) -> Step:
@@ -86,7 +87,7 @@ def _cost(step: Step) -> float:
     shape, perm = step
     read, written = shape[-1], shape[perm[-1]]
     passes = 2 if perm in ((1, 2, 0), (2, 0, 1)) else 1
-    return passes * max(1.0, FULL_ROW / read, FULL_ROW / written)
+    return passes * max(1.0, min(FULL_ROW / read, SHORT_READ), FULL_ROW / written)
 
 
 def emit_steps(b: OpBuilder, x: Value, perms: Sequence[int]) -> Value:

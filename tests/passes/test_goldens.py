@@ -1,0 +1,177 @@
+"""What each pass makes of a small graph, as text; tosa-opt parses and verifies each text."""
+
+from __future__ import annotations
+
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from npuc.dialects.tosa import Limits
+from npuc.ir import DType, Graph, Quant, TensorType, Value
+from npuc.ir.print_mlir import print_mlir
+from npuc.lowering.tosa_builder import TosaBuilder
+from npuc.passes.pipeline import find_pass, run_passes
+from npuc.targets.ethos_u import PASSES
+from npuc.targets.target import TOSA_PASSES
+from tests.passes.random_graphs import check_same
+
+LIMITS = Limits(extensions=frozenset({"EXT-INT16"}))
+TOSA_OPT = Path(sysconfig.get_path("purelib")) / "bin" / "tosa-opt"
+Golden = Callable[[str, str], None]
+
+
+def int8(b: TosaBuilder, *shape: int, zp: int = 0) -> Value:
+    return b.input(TensorType(DType.INT8, shape, Quant(0.5, zp)), "x")
+
+
+def conv(b: TosaBuilder, x: Value, pad: tuple[int, ...] = (0, 0, 0, 0), k: int = 1) -> Value:
+    """A convolution whose input zero point is that of `x`."""
+    channels = x.type.ints[-1]
+    weight = b.const((np.arange(2 * k * k * channels) % 7 - 3).reshape(2, k, k, channels), DType.INT8)
+    bias, zero = b.const(np.zeros(2, np.int32)), b.scalar(0, DType.INT8, 1)
+    return b.CONV2D(x, weight, bias, b.zero_point(x), zero, pad=pad, acc_type=DType.INT32)
+
+
+def assign_layout(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 1, 2, 4, 4)
+    y = b.rescale(b.nchw(conv(b, b.nhwc(x))), 0.5, DType.INT8)
+    y = b.CONCAT(y, b.CLAMP(y, min_val=0, max_val=9), axis=1)
+    return [b.rescale(b.nchw(conv(b, b.nhwc(y))), 0.5, DType.INT8)]
+
+
+def cancel_transposes(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 2, 3, 4)
+    y = b.TRANSPOSE(b.CLAMP(b.TRANSPOSE(x, perms=(2, 0, 1)), min_val=-3, max_val=3), perms=(1, 2, 0))
+    return [b.TRANSPOSE(b.RESHAPE(y, (2, 1, 12)), perms=(1, 0, 2))]
+
+
+def cancel_reshapes(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 2, 3, 4)
+    return [b.RESHAPE(b.CLAMP(b.RESHAPE(x, (6, 4)), min_val=-3, max_val=3), (2, 3, 4))]
+
+
+def fold_constants(b: TosaBuilder) -> list[Value]:
+    x = b.input(TensorType(DType.INT32, (2, 3)), "x")
+    c = b.const(np.arange(6, dtype=np.int32).reshape(3, 2))
+    return [b.ADD(x, b.NEGATE(b.TRANSPOSE(c, perms=(1, 0)), b.zero_point(c), b.zero_point(c)))]
+
+
+def flatten_concats(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 1, 2)
+    inner = b.CONCAT(x, x, axis=1)
+    return [b.CONCAT(inner, x, axis=1), b.CONCAT(b.CONCAT(x, inner, axis=1), x, axis=1)]
+
+
+def merge_slices(b: TosaBuilder) -> list[Value]:
+    x, y = int8(b, 4, 8), int8(b, 4, 8)
+    first = b.SLICE(b.SLICE(x, (0, 2), (4, 6)), (1, 1), (2, 4))
+    part = b.SLICE(b.CONCAT(x, y, axis=1), (0, 9), (4, 3))
+    halves = b.CONCAT(b.SLICE(x, (0, 0), (4, 4)), b.SLICE(x, (0, 4), (4, 4)), axis=1)
+    return [first, part, b.SLICE(halves, (0, 0), (4, 8))]
+
+
+def fold_padding(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 1, 4, 4, 2, zp=3)
+    around = (0, 0, 1, 1, 1, 1, 0, 0)
+    right = b.PAD(x, around, b.scalar(3, DType.INT8, 1), quant=x.type.quant)
+    wrong = b.PAD(x, around, b.scalar(0, DType.INT8, 1), quant=x.type.quant)
+    lowest = b.PAD(x, around, b.scalar(-128, DType.INT8, 1))
+    pool = b.MAX_POOL2D(lowest, kernel=(2, 2), stride=(2, 2))
+    return [conv(b, right, k=3), conv(b, wrong, k=3), pool]
+
+
+def merge_tables(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 4, zp=1)
+    table = b.const(np.arange(-128, 128, dtype=np.int8)[::-1], DType.INT8)
+    y = b.TABLE(b.rescale(x, 0.5, DType.INT8, in_zp=1), table)
+    return [b.CLAMP(y, min_val=-5, max_val=5)]
+
+
+def merge_rescales(b: TosaBuilder) -> list[Value]:
+    x = b.input(TensorType(DType.INT32, (1, 2, 4, 4)), "x")
+    y = b.rescale(x, 0.01, DType.INT8, out_zp=-3)
+    y = b.RESHAPE(b.CLAMP(y, min_val=-3, max_val=60), (1, 2, 16))
+    return [b.rescale(y, 0.75, DType.INT8, in_zp=-3, out_zp=5, quant=Quant(0.1, 5))]
+
+
+def merge_clamps(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 4)
+    y = b.CLAMP(b.CLAMP(x, min_val=-20, max_val=20), min_val=-10, max_val=99)
+    return [y, b.CLAMP(x, min_val=-128, max_val=127)]
+
+
+def remove_identities(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 4, 1)
+    y = b.TILE(b.PAD(b.IDENTITY(b.ABS(b.to_int32(x))), (0, 0, 0, 0), b.scalar(0, DType.INT32, 1)), (1, 1))
+    return [b.REVERSE(b.REDUCE_SUM(y, axis=1), axis=1), b.IDENTITY(x)]
+
+
+def cheapen_rescales(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 1, 8, 8, 2)
+    pool = b.MAX_POOL2D(x, kernel=(2, 2), stride=(2, 2))
+    return [b.rescale(pool, 1.5, DType.INT8), b.rescale(x, 0.7, DType.INT8)]
+
+
+def cheapen_transposes(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 1, 3, 8, 8)
+    shuffle = b.TRANSPOSE(b.RESHAPE(x, (3, 2, 4, 2, 4)), perms=(0, 2, 1, 4, 3))
+    return [b.nhwc(x), shuffle]
+
+
+def split_transposes(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 1, 3, 64 * 64)
+    back = b.TRANSPOSE(b.RESHAPE(x, (1, 64 * 64, 3)), perms=(0, 2, 1))
+    return [b.TRANSPOSE(x, perms=(0, 2, 1)), back]
+
+
+def cheapen_reductions(b: TosaBuilder) -> list[Value]:
+    x = int8(b, 1, 4, 8)
+    y = b.REDUCE_SUM(b.REDUCE_SUM(b.to_int32(x), axis=0), axis=1)
+    return [b.REDUCE_MAX(x, axis=2), y]
+
+
+PASSES_WITH_EXAMPLES = [
+    assign_layout, cancel_transposes, cancel_reshapes, fold_constants, flatten_concats, merge_slices,
+    fold_padding, merge_tables, merge_rescales, merge_clamps, remove_identities, cheapen_rescales,
+    cheapen_transposes, split_transposes, cheapen_reductions,
+]  # fmt: skip
+EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
+EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales
+
+
+def example(make: Callable[[TosaBuilder], list[Value]]) -> Graph:
+    b = TosaBuilder(LIMITS)
+    return b.finish(make(b))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_golden(name: str, golden: Golden) -> None:
+    before = example(EXAMPLES[name])
+    after = find_pass(name)(before, LIMITS)
+    check_same(before, after, steps=name == "merge_rescales")
+    golden(f"passes/{name}.mlir", f"// before\n{print_mlir(before)}\n// after\n{print_mlir(after)}")
+
+
+@pytest.mark.skipif(not TOSA_OPT.exists(), reason="tosa-tools is not installed")
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_golden_is_valid_mlir(name: str, tmp_path: Path) -> None:
+    """The text after the pass, read by LLVM's own TOSA dialect."""
+    text = (Path(__file__).parent.parent / "goldens" / "passes" / f"{name}.mlir").read_text()
+    file = tmp_path / "after.mlir"
+    file.write_text(text.split("// after\n")[1])
+    done = subprocess.run([TOSA_OPT, file], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_pass_of_a_target_has_a_golden() -> None:
+    used = {*TOSA_PASSES, *(name for names in PASSES.values() for name in names)}
+    assert used == set(EXAMPLES)
+
+
+def test_unknown_pass() -> None:
+    with pytest.raises(LookupError, match="there is no pass 'fold_everything'"):
+        run_passes(example(merge_clamps), ["fold_everything"], LIMITS)
