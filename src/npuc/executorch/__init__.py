@@ -1,0 +1,34 @@
+"""npuc under the names of ExecuTorch's Arm backend, and .pte programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: public names and the modules that define them, imported when they are first used
+_LAZY = {
+    "TosaSpecification": "tosa_specification",
+    "TosaCompileSpec": "compile_specs",
+    "EthosUCompileSpec": "compile_specs",
+    "VgfCompileSpec": "compile_specs",
+    "VelaExternalBlockPlacements": "compile_specs",
+    "ArmPassPipelineConfig": "pass_pipeline_config",
+    "SoftmaxDecompositionConfig": "pass_pipeline_config",
+    "LeakyReLUDecompositionConfig": "pass_pipeline_config",
+    "QuantizeInfConfig": "pass_pipeline_config",
+}
+
+__all__ = [*_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'npuc.executorch' has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"npuc.executorch.{_LAZY[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
