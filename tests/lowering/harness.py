@@ -251,7 +251,12 @@ def run(graph: Graph, feeds: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The outputs of a TOSA graph on the reference model; our evaluator has to agree."""
     from npuc.execute.reference_model import run_reference_model
 
-    results = run_reference_model(serialize(graph), [np.asarray(f) for f in feeds])
+    # on a target without BOOL tensors they are INT8 masks
+    feeds = [
+        np.asarray(f).astype(v.type.dtype.numpy) if np.asarray(f).dtype == bool else np.asarray(f)
+        for f, v in zip(feeds, graph.inputs, strict=True)
+    ]
+    results = run_reference_model(serialize(graph), feeds)
     try:
         from npuc.execute.tosa import evaluate
     except ImportError:

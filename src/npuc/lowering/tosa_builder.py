@@ -11,7 +11,12 @@ from npuc.dialects.tosa import Limits, OpBuilder, multiplier_and_shift
 from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.rule_builder import NCHW, NHWC, RuleBuilder
 
-__all__ = ["NCHW", "NHWC", "TosaBuilder"]
+__all__ = ["MASK", "NCHW", "NHWC", "TosaBuilder"]
+
+#: what a BOOL value is on a target without BOOL tensors: INT8 of 0 and 1
+MASK = Quant(1.0, 0, None, 0, 1)
+#: families of targets without BOOL tensors
+WITHOUT_BOOL = frozenset({"ethos-u55"})
 
 
 class TosaBuilder(RuleBuilder, OpBuilder):
@@ -25,6 +30,13 @@ class TosaBuilder(RuleBuilder, OpBuilder):
     def __init__(self, limits: Limits, families: Sequence[str] = ()) -> None:
         super().__init__(limits, check_copies=True)
         self.families = tuple(families)
+        self.has_bool = not WITHOUT_BOOL.intersection(families)
+
+    def carried_type(self, type: TensorType) -> TensorType:
+        """As for every builder; BOOL as a mask where the target has no BOOL tensors."""
+        if type.dtype is DType.BOOL and not self.has_bool:
+            return TensorType(DType.INT8, type.shape, MASK)
+        return super().carried_type(type)
 
     # -- constants --------------------------------------------------------------------------
 
