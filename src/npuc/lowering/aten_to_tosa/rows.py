@@ -1,0 +1,185 @@
+"""Picks rows by an index known at run time only: GATHER, or one-hot products without it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from npuc.ir import DType, Value
+from npuc.lowering.aten_to_tosa.carry import carried
+from npuc.lowering.tosa_builder import TosaBuilder
+
+#: rows(b, values [N, K, C], indices INT32 [N, W] in 0..K-1) -> [N, W, C] of the values' type
+Rows = Callable[[TosaBuilder, Value, Value], Value]
+
+#: positions of a one-hot row that one convolution spreads: the numbers it compares fit INT8
+SPREAD = 64
+
+
+def gathered_rows(b: TosaBuilder, values: Value, indices: Value) -> Value:
+    """GATHER, through a type that it has."""
+    return carried(b, lambda v: b.GATHER(v, indices, quant=v.type.quant), values, by="GATHER")
+
+
+# -- without GATHER -------------------------------------------------------------------------------
+
+
+def one_hot_rows(b: TosaBuilder, values: Value, indices: Value) -> Value:
+    """Rows of INT8 as the product of a 0-1 mask, one per row and index, with the values.
+
+    The table of an embedding is the constant kernel of a 1x1 convolution over the mask; values
+    computed at run time are the right side of a MATMUL. Both give the stored codes exactly.
+    """
+    n, size, channels = values.type.ints
+    b.require(
+        values.type.dtype is DType.INT8,
+        f"a look-up by an index computed at run time in {values.type.dtype.name} values; "
+        f"{b.limits.name} has no GATHER, and its products take INT8",
+        "quantize the table to int8",
+    )
+    mask = one_hot(b, indices, size)
+    if values.is_const and n == 1:
+        codes = _times_table(b, mask, values)
+    else:
+        zero = b.const(np.zeros(1, np.int8))
+        rows = _padded_rows(b, values, mask.type.ints[2])
+        codes = b.MATMUL(mask, rows, zero, zero)
+    picked = b.rescale(codes, 1.0, DType.INT8, quant=values.type.quant)
+    return b.reshape(picked, (n, indices.type.ints[1], channels))
+
+
+def _times_table(b: TosaBuilder, mask: Value, table: Value) -> Value:
+    """[1, W, K] times a constant [1, K, C]: CONV2D 1x1 along the width."""
+    _, width, size = mask.type.ints
+    _, rows, channels = table.type.ints
+    kernel = np.zeros((channels, 1, 1, size), np.int8)
+    kernel[:, 0, 0, :rows] = table.array[0].T
+    zero, bias = b.const(np.zeros(1, np.int8)), b.const(np.zeros(1, np.int32))
+    image = b.reshape(mask, (1, 1, width, size))
+    return b.CONV2D(  # type: ignore[no-any-return]
+        image, b.const(kernel), bias, zero, zero, acc_type=DType.INT32
+    )
+
+
+def _padded_rows(b: TosaBuilder, values: Value, size: int) -> Value:
+    """Values with rows of zeros behind, as many as the mask has columns that are never set."""
+    n, rows, channels = values.type.ints
+    if rows == size:
+        return values
+    if values.is_const:
+        padded = np.zeros((n, size, channels), np.int8)
+        padded[:, :rows] = values.array
+        return b.const(padded, DType.INT8, values.type.quant)
+    zeros = b.const(np.zeros((n, size - rows, channels), np.int8), DType.INT8, values.type.quant)
+    return b.CONCAT(values, zeros, axis=1, quant=values.type.quant)  # type: ignore[no-any-return]
+
+
+def one_hot(b: TosaBuilder, indices: Value, size: int) -> Value:
+    """INT8 mask [N, W, K], K the next multiple of SPREAD (or `size` itself below it): 1 at the index.
+
+    Each index minus every SPREAD-th position, saturated to INT8, is spread to its SPREAD neighbours
+    by a convolution of ones with bias -0, -1, ..., and a TABLE tells 0 from the others.
+    """
+    n, width = indices.type.ints
+    spread = min(size, SPREAD)
+    blocks = math.ceil(size / spread)
+    starts = b.const(np.arange(blocks, dtype=np.int32).reshape(1, 1, blocks, 1) * spread)
+    apart = b.SUB(b.reshape(indices, (1, n * width, 1, 1)), starts)
+    near = b.rescale(apart, 1.0, DType.INT8)
+    kernel = b.const(np.ones((spread, 1, 1, 1), np.int8))
+    bias = b.const(-np.arange(spread, dtype=np.int32))
+    zero = b.const(np.zeros(1, np.int8))
+    distance = b.CONV2D(near, kernel, bias, zero, zero, acc_type=DType.INT32)
+    hit = np.zeros(256, np.int8)
+    hit[128] = 1
+    mask = b.TABLE(b.rescale(distance, 1.0, DType.INT8), b.const(hit), dtype=DType.INT8)
+    return b.reshape(mask, (n, width, blocks * spread))
+
+
+# -- indices --------------------------------------------------------------------------------------
+
+
+def non_negative(b: TosaBuilder, index: Value, size: int) -> Value:
+    """The index with `size` added where it is negative, as PyTorch's indexing means it.
+
+    Nothing where the index cannot be negative. -1 >> 31 as a mask would need shifts that some
+    profiles lack; a comparison needs PRO-INT; (index + size) modulo size is right everywhere else.
+    """
+    if index.is_const:
+        return b.const(checked(b, index.array, size), index.type.dtype)
+    if never_negative(index):
+        return index
+    rank, wide = index.type.rank, index.type.dtype
+    by = b.scalar(size, wide, rank)
+    if "PRO-INT" not in b.limits.profiles:
+        lifted = b.ADD(index, by)
+        turns = b.MUL(b.INTDIV(lifted, by), by, b.const(np.zeros(1, np.int8)))
+        return b.SUB(lifted, turns)  # type: ignore[no-any-return]
+    # 1 where negative: the chips without BOOL have MAXIMUM and MINIMUM
+    zero, one = b.scalar(0, wide, rank), b.scalar(1, wide, rank)
+    negative = b.MINIMUM(b.MAXIMUM(b.SUB(zero, index), zero), one)
+    return b.ADD(index, b.MUL(negative, by, b.const(np.zeros(1, np.int8))))  # type: ignore[no-any-return]
+
+
+#: operators whose result is never negative, and those that only move their operands
+NEVER_NEGATIVE = frozenset({"ARGMAX", "ABS", "CLZ"})
+MOVING = frozenset({"RESHAPE", "TRANSPOSE", "SLICE", "CONCAT", "TILE", "REVERSE", "IDENTITY"})
+
+
+def never_negative(value: Value) -> bool:
+    """Whether the graph shows that an integer value is nowhere negative."""
+    if value.is_const:
+        return bool(value.array.size == 0 or value.array.min() >= 0)
+    if value.op is None:
+        return False
+    if value.op.name in NEVER_NEGATIVE:
+        return True
+    if value.op.name == "CAST":
+        source = value.op.operands[0]
+        return source.type.dtype is DType.BOOL or never_negative(source)
+    if value.op.name in MOVING:
+        data = [v for v in value.op.operands if v.type.dtype is not DType.SHAPE]
+        return all(never_negative(v) for v in data)
+    return False
+
+
+def reshaped_index(b: TosaBuilder, index: Value, shape: tuple[int, ...], bound: int) -> Value:
+    """RESHAPE of an index whose magnitude is at most `bound`."""
+    if index.type.ints == shape:
+        return index
+    return carried(b, lambda v: b.reshape(v, shape), index, bound=bound)
+
+
+def spread_index(b: TosaBuilder, index: Value, shape: tuple[int, ...]) -> Value:
+    """The index broadcast to `shape` of the same rank: ADD of zeros, which every profile has."""
+    if index.type.ints == shape:
+        return index
+    if index.is_const:
+        return b.const(np.broadcast_to(index.array, shape), index.type.dtype)
+    zeros = np.zeros([n if d == 1 else 1 for d, n in zip(index.type.ints, shape, strict=True)])
+    return b.ADD(index, b.const(zeros, index.type.dtype))  # type: ignore[no-any-return]
+
+
+def affine(b: TosaBuilder, index: Value, factor: int, offset: np.ndarray | int = 0) -> Value:
+    """index * factor + offset in the index's type; `offset` broadcasts, of the same rank."""
+    if index.is_const:
+        return b.const(index.array * factor + offset, index.type.dtype)
+    if factor != 1:
+        by = b.scalar(factor, index.type.dtype, index.type.rank)
+        index = b.MUL(index, by, b.const(np.zeros(1, np.int8)))
+    offset = np.asarray(offset)
+    if not offset.any():
+        return index
+    if offset.ndim == 0:
+        offset = offset.reshape((1,) * index.type.rank)
+    return b.ADD(index, b.const(offset, index.type.dtype))  # type: ignore[no-any-return]
+
+
+def checked(b: TosaBuilder, index: np.ndarray, size: int) -> np.ndarray:
+    """A constant index with negative entries wrapped; refused where it is out of range."""
+    if index.size:
+        lo, hi = int(index.min()), int(index.max())
+        b.require(-size <= lo and hi < size, f"index {lo}..{hi} is outside 0..{size - 1}")
+    return np.where(index < 0, index + size, index)
