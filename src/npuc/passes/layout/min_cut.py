@@ -1,11 +1,13 @@
-"""Minimum cut of a graph with non-negative capacities, by scipy's maximum flow."""
+"""Minimum cut of a graph with non-negative capacities, by Dinic's maximum flow.
+
+Written out rather than taken from scipy: loading scipy takes longer than the flows of a whole
+network, whose augmenting paths are short.
+"""
 
 from __future__ import annotations
 
-import numpy as np
-
-#: scipy's maximum_flow counts in int32; all finite capacities together stay below this
-TOP = 2**30
+#: capacity of an edge that is never cut
+ENDLESS = 1 << 62
 
 
 class Cut:
@@ -14,50 +16,74 @@ class Cut:
     SOURCE, SINK = 0, 1
 
     def __init__(self) -> None:
-        self.count = 2
-        self._edges: list[tuple[int, int, int]] = []
-        self._bonds: list[tuple[int, int]] = []
+        #: edges come in pairs, e and e ^ 1 being each other's reverse
+        self._target: list[int] = []
+        self._capacity: list[int] = []
+        self._edges: list[list[int]] = [[], []]
 
     def variable(self) -> int:
         """A new variable."""
-        self.count += 1
-        return self.count - 1
+        self._edges.append([])
+        return len(self._edges) - 1
 
     def pay(self, a: int, b: int, cost: int) -> None:
         """`cost` when a is 0 and b is 1. SOURCE is always 0 and SINK always 1."""
         if cost:
-            self._edges.append((a, b, cost))
+            self._edges[a].append(len(self._target))
+            self._edges[b].append(len(self._target) + 1)
+            self._target += [b, a]
+            self._capacity += [cost, 0]
 
     def imply(self, b: int, a: int) -> None:
         """b = 1 demands a = 1."""
-        self._bonds.append((a, b))
+        self.pay(a, b, ENDLESS)
 
-    def solve(self) -> np.ndarray:
-        """The cheapest values (bool) of all variables; of several the one with most zeros."""
-        from scipy.sparse import coo_matrix
-        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+    def solve(self) -> list[int]:
+        """The cheapest values of all variables; of several solutions the one with most ones."""
+        while (levels := self._levels())[self.SINK] >= 0:
+            self._saturate(levels)
+        return [int(level < 0) for level in levels]
 
-        edges = np.array(self._edges, np.int64).reshape(-1, 3)
-        total = int(edges[:, 2].sum())
-        if total >= TOP:
-            unit = total // (TOP // 2) + 1
-            edges[:, 2] = np.maximum(edges[:, 2] // unit, 1)
-        rows, columns, costs = edges.T
-        bonds = np.array(self._bonds, np.int64).reshape(-1, 2)
-        shape = (self.count, self.count)
-        capacity = coo_matrix(
-            (
-                np.concatenate([costs, np.full(len(bonds), TOP)]),
-                (np.concatenate([rows, bonds[:, 0]]), np.concatenate([columns, bonds[:, 1]])),
-            ),
-            shape,
-        ).tocsr()
-        capacity.data = np.minimum(capacity.data, TOP)
-        capacity = capacity.astype(np.int32)
-        flow = maximum_flow(capacity, self.SOURCE, self.SINK).flow
-        residual = capacity - flow
-        residual.eliminate_zeros()
-        reached = breadth_first_order(residual, self.SOURCE, return_predecessors=False)
-        values = np.ones(self.count, bool)
-        values[reached] = False
-        return values
+    def _levels(self) -> list[int]:
+        """Distance of every variable from the source along edges with capacity left; -1: none."""
+        levels = [-1] * len(self._edges)
+        levels[self.SOURCE] = 0
+        front = [self.SOURCE]
+        while front:
+            reached = []
+            for v in front:
+                for e in self._edges[v]:
+                    w = self._target[e]
+                    if self._capacity[e] and levels[w] < 0:
+                        levels[w] = levels[v] + 1
+                        reached.append(w)
+            front = reached
+        return levels
+
+    def _saturate(self, levels: list[int]) -> None:
+        """Send as much as possible along edges that lead one level further (a blocking flow)."""
+        target, capacity = self._target, self._capacity
+        untried = [list(edges) for edges in self._edges]
+        path: list[int] = []
+        v = self.SOURCE
+        while True:
+            if v == self.SINK:
+                amount = min(capacity[e] for e in path)
+                for e in path:
+                    capacity[e] -= amount
+                    capacity[e ^ 1] += amount
+                full = next(i for i, e in enumerate(path) if not capacity[e])
+                v = target[path[full] ^ 1]
+                del path[full:]
+                continue
+            edges = untried[v]
+            while edges and not (capacity[edges[-1]] and levels[target[edges[-1]]] == levels[v] + 1):
+                edges.pop()
+            if edges:
+                path.append(edges[-1])
+                v = target[edges[-1]]
+            elif path:
+                v = target[path.pop() ^ 1]
+                untried[v].pop()
+            else:
+                return
