@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from npuc.errors import BadInput
-from npuc.ir import Graph, TensorType, Value
+from npuc.ir import DType, Graph, TensorType
 
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
@@ -28,6 +28,12 @@ class TensorIO:
     layout: str = "contiguous"
     scale: float | None = None
     zero_point: int | None = None
+    #: the type as lowered, in the model's layout
+    type: TensorType = field(default_factory=lambda: TensorType(DType.FP32, ()), repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {k: v for k, v in vars(self).items() if k != "type"}
 
     @property
     def artifact_shape(self) -> tuple[Any, ...]:
@@ -64,10 +70,11 @@ def _tensor(type: TensorType, name: str, layout: str) -> TensorIO:
         "channels_last" if last else "contiguous",
         quant.s if quant else None,
         quant.zp if quant else None,
+        type,
     )
 
 
-def to_artifact(x: Any, port: TensorIO, type: TensorType) -> np.ndarray:
+def to_artifact(x: Any, port: TensorIO) -> np.ndarray:
     """A tensor of the model as the artifact takes it: quantized, in its layout.
 
     Float tensors are quantized where the port is; integer tensors of the port's own type pass as
@@ -75,6 +82,7 @@ def to_artifact(x: Any, port: TensorIO, type: TensorType) -> np.ndarray:
     """
     array = _array(x)
     _check_shape(array, port)
+    type = port.type
     quant = type.quant
     if quant is not None and array.dtype.kind not in "iu":
         array = quant.quantize(array)
@@ -87,7 +95,7 @@ def to_artifact(x: Any, port: TensorIO, type: TensorType) -> np.ndarray:
     array = array.astype(stored)
     if port.layout == "channels_last":
         array = array.transpose(TO_NHWC)
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")
 
 
 def _check_shape(array: np.ndarray, port: TensorIO) -> None:
@@ -98,13 +106,13 @@ def _check_shape(array: np.ndarray, port: TensorIO) -> None:
         raise BadInput(f"input {port.name} has shape {array.shape}, expected {port.shape}")
 
 
-def from_artifact(array: np.ndarray, port: TensorIO, value: Value, dtype: Any) -> Any:
+def from_artifact(array: np.ndarray, port: TensorIO, dtype: Any) -> Any:
     """An output of the artifact as the tensor of the model, of torch dtype `dtype` (None: as it is)."""
     import torch
 
     if port.layout == "channels_last":
         array = array.transpose(TO_NCHW)
-    quant = value.type.quant
+    quant = port.type.quant
     if dtype is not None and dtype.is_floating_point and quant is not None:
         array = quant.dequantize(array)
     if array.dtype.kind == "V" or array.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):

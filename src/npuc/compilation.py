@@ -110,13 +110,7 @@ class Compilation:
         if len(flat) != count:
             raise BadInput(f"{len(flat)} input tensors given, the artifact takes {count}")
         flat = [*flat, *self._state()]
-        pairs = zip(flat, self.io.inputs, self.graph_inputs)
-        return [to_artifact(x, port, type) for x, port, type in pairs]
-
-    @property
-    def graph_inputs(self) -> list[Any]:
-        """Types of the inputs as the artifact stores them."""
-        return [v.type for v in self.graph.inputs]
+        return [to_artifact(x, port) for x, port in zip(flat, self.io.inputs)]
 
     def _state(self) -> list[Any]:
         if not self.state and self.io.state:
@@ -131,8 +125,8 @@ class Compilation:
         dtypes = self.program.output_dtypes()
         if self.io_form == "quantized":
             dtypes = [None] * len(dtypes)
-        pairs = zip(arrays, self.io.outputs, self.graph.outputs, dtypes)
-        tensors = [from_artifact(a, port, v, dtype) for a, port, v, dtype in pairs]
+        triples = zip(arrays, self.io.outputs, dtypes)
+        tensors = [from_artifact(a, port, dtype) for a, port, dtype in triples]
         for output, place in self.io.state:
             index = place - (len(self.io.inputs) - len(self.io.state))
             self.state[index] = tensors[output]
@@ -169,8 +163,8 @@ class Compilation:
             "artifact": {"suffix": self.output.suffix, "bytes": len(self.artifact)},
             "io": {
                 "form": self.io_form,
-                "inputs": [vars(p) for p in self.io.inputs],
-                "outputs": [vars(p) for p in self.io.outputs],
+                "inputs": [p.as_dict() for p in self.io.inputs],
+                "outputs": [p.as_dict() for p in self.io.outputs],
                 "state": [list(s) for s in self.io.state],
             },
             "coverage": self.coverage.as_dict(),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from npuc.boundary import describe
 from npuc.compilation import Compilation, Coverage
 from npuc.errors import BadInput, Unsupported
-from npuc.ir import Graph
+from npuc.ir import Graph, TensorType
 from npuc.targets.target import Target
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class _Job:
         self.timings: dict[str, float] = {}
         self.stages: dict[str, Graph] = {}
         self.quantization_name: str | None = None
+        #: types of the model's values as they were lowered
+        self.types: dict[str, TensorType] = {}
         self.program: Program
         self.float_program: Program
         self.example_inputs: Sequence[Any]
@@ -183,6 +185,7 @@ class _Job:
 
         with self.stage("lower"):
             lowered = lower(graph, self.target.limits, self.target.families)
+        self.types = {name: v.type for name, (v, _) in lowered.graph.origins.items()}
         self.keep_stage("lower", lowered.graph)
         return lowered
 
@@ -202,7 +205,7 @@ class _Job:
         from npuc.execute.tosa import evaluate_all
 
         where = {v.name: str(v.loc) for v in c.coverage}
-        subject = Subject(c.graph, c.io, self.program, self.float_program, where)
+        subject = Subject(c.graph, c.io, self.program, self.float_program, self.types, where)
         with self.stage("check"):
             undefined: list[str] = []
             values = evaluate_all(

@@ -27,13 +27,15 @@ class Subject:
     """What is checked: a compiled graph, its boundary, and the programs that it came from.
 
     `program` is what was lowered, `float_program` the model before quantization (the same object
-    where there was none). `where` maps names of the model's values to their places in it.
+    where there was none). `types` are the types of the model's values as they were lowered (a pass
+    may let one value carry two that differ only in scale); `where` their places in the model.
     """
 
     graph: Graph
     io: IO
     program: Any
     float_program: Any
+    types: Mapping[str, TensorType]
     where: Mapping[str, str]
 
     @property
@@ -56,7 +58,7 @@ def check(
 
     report = CheckReport(samples=1)
     with torch.no_grad():
-        observed = observe(values, subject.graph.origins)
+        observed = observe(values, subject.graph.origins, subject.types)
         interpreter = CheckingInterpreter(
             subject.program.reference_module(), observed, subject.where
         )
@@ -78,12 +80,11 @@ def _check_outputs(
     real = want
     if subject.quantized:
         real = [as_numpy(t) for t in subject.float_program.run_reference(inputs)]
-    rows = zip(subject.io.outputs, subject.graph.outputs, got, want, real)
-    for port, value, array, w, f in rows:
+    for port, array, w, f in zip(subject.io.outputs, got, want, real):
         array = _in_model_layout(array, port.layout)
-        found = _compare(port.name, array, value.type, w, f, subject.quantized)
+        found = _compare(port.name, array, port.type, w, f, subject.quantized)
         report.outputs.append(found)
-        _judge(found, value.type, w, f)
+        _judge(found, port.type, w, f)
 
 
 def _in_model_layout(array: np.ndarray, layout: str) -> np.ndarray:

@@ -159,11 +159,13 @@ def _departs(
 
 
 def observe(
-    graph_values: Mapping[Any, np.ndarray], origins: Mapping[str, tuple[Any, Sequence[int] | None]]
+    graph_values: Mapping[Any, np.ndarray],
+    origins: Mapping[str, tuple[Any, Sequence[int] | None]],
+    types: Mapping[str, TensorType],
 ) -> dict[str, Observed]:
-    """What the compiled graph computed, by the model's names."""
+    """What the compiled graph computed, by the model's names, with the types of the lowering."""
     return {
-        name: Observed(graph_values[value], value.type, perm)
+        name: Observed(graph_values[value], types[name], perm)
         for name, (value, perm) in origins.items()
         if value in graph_values
     }
