@@ -29,24 +29,24 @@ HEADROOM = {DType.INT8: 2.0**19, DType.INT16: 2.0**14}
 @lowers("aten.add.Tensor")
 def add(b: TosaBuilder, x: Value, y: Value, *, alpha: Number = 1) -> Value:
     """add -> ADD. Quantized: the operands RESCALEd to a common INT32 scale, ADD, RESCALE."""
-    return _sum(b, x, y, alpha)
+    return _sum(b, x, y, alpha, alpha)
 
 
 @lowers("aten.sub.Tensor")
 def sub(b: TosaBuilder, x: Value, y: Value, *, alpha: Number = 1) -> Value:
     """sub -> SUB. Quantized: the operands RESCALEd to a common INT32 scale, SUB, RESCALE."""
-    return _sum(b, x, y, -alpha)
+    return _sum(b, x, y, -alpha, alpha)
 
 
-def _sum(b: TosaBuilder, x: Value, y: Value, alpha: Number) -> Value:
-    """x + alpha * y."""
+def _sum(b: TosaBuilder, x: Value, y: Value, alpha: Number, given: Number) -> Value:
+    """x + alpha * y; `given` is the alpha of the op itself."""
     out = b.out[0]
     if out.quant is None:
         left, right = terms(b, x, y, dtype=_working_type(out.dtype))
         if abs(alpha) != 1:
             right = right * abs(alpha)
         return (left + right if alpha > 0 else left - right).cast(out.dtype).value
-    found = tabulated(b, x, y, out, alpha=abs(alpha))
+    found = tabulated(b, x, y, out, alpha=given)
     if found is not None:
         return found
     return weighted_sum(b, x, y, alpha, out)
