@@ -23,7 +23,7 @@ from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 from npuc.frontend.splice import fetch, kind_of
 from npuc.quantizer import policy, specs
 from npuc.quantizer.groups import Groups, Place
-from npuc.quantizer.observers import SOFTMAX_DEPTH
+from npuc.quantizer.observers import SOFTMAX_DEPTH, PoolObserver
 from npuc.quantizer.policy import Role, op_name, role_of
 from npuc.quantizer.recipe import Recipe
 
@@ -49,6 +49,8 @@ class NpucQuantizer(Quantizer):
         self.tables16 = tables16
         self.is_simple = is_simple
         self.observers: dict[Place, Any] = {}
+        self.left_float: set[str] = set()  # names of the nodes that the recipe leaves float
+        self._pools: dict[Node, Place] = {}
 
     def transform_for_annotation(self, model: GraphModule) -> GraphModule:
         """Expand and rewrite what annotation does not take as it is."""
@@ -60,7 +62,10 @@ class NpucQuantizer(Quantizer):
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Write `QuantizationAnnotation`s into the nodes' meta; returns the model."""
-        Annotator(model, self.recipe, self.tables16).run()
+        annotator = Annotator(model, self.recipe, self.tables16)
+        annotator.run()
+        self.left_float |= annotator.left_float
+        self._pools = annotator.pools
         return model
 
     def validate(self, model: GraphModule) -> None:
@@ -69,8 +74,12 @@ class NpucQuantizer(Quantizer):
     def prepare_obs_or_fq_callback(
         self, model: GraphModule, edge_or_node_to_obs_or_fq: dict[Place, Any]
     ) -> None:
-        """Keep the observers: `calibrate.py` adjusts weights and biases through them."""
+        """Keep the observers, for `adjust_layers.py`, and show those of averages their operands'."""
         self.observers = dict(edge_or_node_to_obs_or_fq)
+        for node, operand in self._pools.items():
+            watch = self.observers[node]
+            if isinstance(watch, PoolObserver):
+                watch.source = self.observers[operand]
 
 
 class Annotator:
@@ -82,11 +91,14 @@ class Annotator:
         self.tables16 = tables16
         self.groups = Groups()
         self.position = {node: i for i, node in enumerate(gm.graph.nodes)}
+        self.left_float: set[str] = set()
         self.recipes = {node: self._recipe(node) for node in gm.graph.nodes}
+        self.returned = set(gm.graph.output_node().all_input_nodes)
         self.types: dict[Node, str] = {}  # type of each value that is quantized where it is made
         self.fused: set[Node] = set()  # values inside an op and its clamp
         self.special: dict[Place, Any] = {}  # specs of weights and biases
         self.seen: dict[Place, int] = {}  # places in the order in which they were found
+        self.pools: dict[Node, Place] = {}  # averages -> place of the operand
         self.tags: dict[str, list[tuple[Node, str]]] = {}
 
     def run(self) -> None:
@@ -115,7 +127,10 @@ class Annotator:
             return self._recipe(node.args[0])  # type: ignore[arg-type]
         if role_of(kind) is Role.FLOAT:
             return None
-        return self.recipe.for_node(node.name, kind, modules_of(node))
+        recipe = self.recipe.for_node(node.name, kind, modules_of(node))
+        if recipe is None:
+            self.left_float.add(node.name)
+        return recipe
 
     def _type(self, node: Node) -> str:
         """Type of the result of a quantized node."""
@@ -153,7 +168,7 @@ class Annotator:
         role = role_of(kind)
         name = op_name(kind)
         if role is Role.OWN and name == "mean" and _is_pool(node):
-            role = Role.SHARE
+            role = Role.POOL
         if role is Role.CLAMP:
             role = Role.OWN if self._clamps_fused(node) else Role.SHARE
         operands = self._operands(node, name)
@@ -164,6 +179,14 @@ class Annotator:
             self._share(node, operands, outputs)
         else:
             self._own(node, name, outputs)
+            if role is Role.POOL and node not in self.fused:
+                self._pool(node, (node.args[0], node))
+
+    def _pool(self, node: Node, operand: Place) -> None:
+        key = (node, self._type(node))
+        if self._operand_type(operand[0], node) == key[1] and operand in self.seen:
+            self.pools[node] = operand
+            self.groups[key].pooled.append(operand)
 
     def _operands(self, node: Node, name: str) -> list[tuple[Node, str]]:
         """Annotate the edges of the float operands; the keys of those that are activations."""
@@ -391,7 +414,10 @@ class Annotator:
             place, factor = group.scaled[0]
             return specs.scaled(place, factor, type_name)
         hint = group.hints[0] if group.hints else specs.Hint()
-        return specs.activation(type_name, recipe, specs.Kind(group.ends, hint))
+        is_pool = len(group.pooled) == 1 and len(group.sources) == 1
+        is_output = any(place in self.returned for place in group.places)
+        kind = specs.Kind(group.ends, hint, is_pool, is_output)
+        return specs.activation(type_name, recipe, kind)
 
 
 # What takes 16-bit values without tables (and clamps and concatenations) of them.

@@ -16,6 +16,8 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from npuc.errors import BadInput
 from npuc.frontend.capture import capture
 from npuc.frontend.program import Program
+from npuc.frontend.source_location import loc_of
+from npuc.frontend.splice import kind_of
 from npuc.quantizer.adjust_layers import (
     Layer,
     Means,
@@ -24,6 +26,7 @@ from npuc.quantizer.adjust_layers import (
     weighted_layers,
 )
 from npuc.quantizer.annotate import NpucQuantizer
+from npuc.quantizer.left_float import left_float
 from npuc.quantizer.recipe import Recipe
 from npuc.quantizer.simplify import simplify
 
@@ -158,4 +161,20 @@ def convert(prepared: Prepared) -> GraphModule:
     quantizer = prepared.quantizer
     means = prepared.means if quantizer.recipe.correct_bias else None
     adjust_layers(prepared.graph, prepared.layers, quantizer.observers, means)
-    return convert_pt2e(prepared.graph)
+    converted = convert_pt2e(prepared.graph)
+    _tell_left_float(converted, quantizer)
+    return converted
+
+
+def _tell_left_float(gm: GraphModule, quantizer: NpucQuantizer) -> None:
+    """Warn about ops that stay float although the recipe does not ask for it."""
+    left = [node for node in left_float(gm) if node.name not in quantizer.left_float]
+    if left:
+        first = left[0]
+        kind = kind_of(first.target)
+        where = loc_of(first.meta, first.name, kind)
+        warnings.warn(
+            f"{len(left)} ops are not quantized and compute in float, the first is {kind} at "
+            f"{where}",
+            stacklevel=3,
+        )

@@ -26,12 +26,15 @@ class Group:
     # A value that is another place's value times a positive number, and nothing else.
     scaled: list[tuple[Place, float]] = field(default_factory=list)
     hints: list[Hint] = field(default_factory=list)
+    # Places of the operands of averages in the group.
+    pooled: list[Place] = field(default_factory=list)
 
     def absorb(self, other: Group) -> None:
         self.places += other.places
         self.sources += other.sources
         self.scaled += other.scaled
         self.hints += other.hints
+        self.pooled += other.pooled
 
     @property
     def ends(self) -> tuple[float, float] | None:

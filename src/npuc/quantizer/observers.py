@@ -168,12 +168,17 @@ class RangeObserver(ObserverBase):
 class FunctionObserver(RangeObserver):
     """For functions with a known range, such as sigmoid and tanh.
 
-    The range is that of the function, halved as often as the calibrated values allow: a softmax
-    over 200 keys has probabilities near 1/200, for which steps of 1/256 are useless.
+    The range is that of the function, or (not `fixed`) halved as often as twice the calibrated
+    values allow: a softmax over 200 keys has probabilities near 1/200, for which steps of 1/256
+    are useless.
     """
 
-    def __init__(self, ends: tuple[float, float] = (0.0, 1.0), fixed: bool = False, **kw: Any) -> None:
-        super().__init__(**{**kw, "ranges": "minmax"})
+    MARGIN = 2.0
+
+    def __init__(
+        self, ends: tuple[float, float] = (0.0, 1.0), fixed: bool = False, **options: Any
+    ) -> None:
+        super().__init__(**{**options, "ranges": "minmax"})
         self.ends, self.fixed = ends, fixed
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
@@ -186,10 +191,30 @@ class FunctionObserver(RangeObserver):
         return torch.tensor([scale]), torch.tensor([zero_point])
 
     def _halvings(self) -> int:
-        largest = max(self.high, -self.low)
+        largest = self.MARGIN * max(self.high, -self.low)
         if largest <= 0 or not math.isfinite(largest):
             return 0
         return min(max(0, math.floor(-math.log2(largest))), 12)
+
+
+class PoolObserver(RangeObserver):
+    """For averages: the parameters of the operand, where they fit well enough.
+
+    An average has a smaller range than what it averages. Under the operand's scale it is one
+    pooling operation; where it fills less than a third of the operand's range, that would cost
+    more than a bit, and it gets a range of its own (sums, rescaled once).
+    """
+
+    source: ObserverBase | None = None  # observes the operand
+    FULL = 1 / 3
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Scale and zero point, of the source or of its own."""
+        scale, zero_point = super().calculate_qparams()
+        if self.source is None:
+            return scale, zero_point
+        given = self.source.calculate_qparams()
+        return given if float(scale) >= self.FULL * float(given[0]) else (scale, zero_point)
 
 
 class WeightObserver(ObserverBase):

@@ -15,6 +15,7 @@ class Role(Enum):
 
     OWN = "a range of its own"
     SHARE = "the parameters of its operands"
+    POOL = "the parameters of its operand, or a range of its own where that is much smaller"
     CLAMP = "a monotone clamp: part of the op in front, else the parameters of its operand"
     COMPARE = "operands share parameters, the result is boolean"
     FLOAT = "stays float"
@@ -49,12 +50,15 @@ _SHARE = LAYOUT | frozenset(
     max min amax amin maximum minimum fmax fmin median nanmedian kthvalue sort topk mode
     max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices
     adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
-    adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d
     upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_linear1d
     upsample_bilinear2d upsample_trilinear3d
     to _to_copy type_as float dropout feature_dropout alpha_dropout nan_to_num""".split()
+)
+
+_POOL = frozenset(
+    """avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
+    adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d""".split()
 )
 
 _CLAMP = frozenset("relu relu6 hardtanh clamp clamp_min clamp_max clip".split())
@@ -91,10 +95,10 @@ SOFTMAX = frozenset(("softmax", "_softmax", "_safe_softmax", "log_softmax", "_lo
 # One op for the quantizer: an integer rule computes it whole. Whatever is expanded instead gets
 # inner ranges that calibration must find. These are expanded, because they truly have inner ranges.
 EXPANDED = frozenset(
-    """scaled_dot_product_attention _safe_softmax lstm gru rnn_tanh rnn_relu lstm_cell gru_cell
-    rnn_tanh_cell rnn_relu_cell einsum baddbmm addbmm addmv addr glu cosine_similarity
+    """scaled_dot_product_attention lstm gru rnn_tanh rnn_relu lstm_cell gru_cell
+    rnn_tanh_cell rnn_relu_cell einsum addbmm addmv addr glu cosine_similarity
     pairwise_distance cdist linalg_vector_norm norm linalg_norm logsumexp addcmul addcdiv lerp
-    bilinear local_response_norm cross_entropy_loss std std_mean var_mean outer dot mv inner
+    bilinear local_response_norm cross_entropy_loss std std_mean var_mean outer dot inner
     tensordot kron batch_norm _native_batch_norm_legit_no_training native_batch_norm
     _native_batch_norm_legit""".split()
 )
@@ -111,6 +115,8 @@ def role_of(kind: str) -> Role:
     name = op_name(kind)
     if name in _SHARE:
         return Role.SHARE
+    if name in _POOL:
+        return Role.POOL
     if name in _CLAMP:
         return Role.CLAMP
     if name in _COMPARE:

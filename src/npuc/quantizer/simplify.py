@@ -59,7 +59,13 @@ def simplify(
 def _stays(kind: str, known: Callable[[str], bool], is_qat: bool) -> bool:
     if is_qat and op_name(kind).endswith("batch_norm"):
         return True
+    if op_name(kind) in _REWRITTEN:
+        return True
     return known(kind) and not is_expanded(kind)
+
+
+# `rewrite` replaces them by ops that every target knows.
+_REWRITTEN = frozenset("_safe_softmax rsub addmm baddbmm mv".split())
 
 
 def fill_values(gm: GraphModule) -> None:

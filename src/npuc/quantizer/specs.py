@@ -17,7 +17,12 @@ from torchao.quantization.pt2e.quantizer import (
     QuantizationSpec,
 )
 
-from npuc.quantizer.observers import FunctionObserver, RangeObserver, WeightObserver
+from npuc.quantizer.observers import (
+    FunctionObserver,
+    PoolObserver,
+    RangeObserver,
+    WeightObserver,
+)
 from npuc.quantizer.recipe import Recipe
 
 INT32_MAX = 2**31 - 1
@@ -48,6 +53,8 @@ class Kind:
 
     ends: tuple[float, float] | None = None  # the function's range, when it has one
     hint: Hint = field(default_factory=Hint)
+    is_pool: bool = False
+    is_output: bool = False  # the model returns it: its range is that of the function, whole
 
 
 def activation(name: str, recipe: Recipe, kind: Kind) -> Any:
@@ -56,10 +63,12 @@ def activation(name: str, recipe: Recipe, kind: Kind) -> Any:
     if recipe.is_qat:
         return _trained_activation(name, kind)
     if kind.ends is not None:
-        observer = FunctionObserver.with_args(ends=kind.ends, fixed=recipe.fixed_ranges)
+        fixed = recipe.fixed_ranges or kind.is_output
+        observer = FunctionObserver.with_args(ends=kind.ends, fixed=fixed)
     else:
         hint = kind.hint
-        observer = RangeObserver.with_args(
+        watch = PoolObserver if kind.is_pool else RangeObserver
+        observer = watch.with_args(
             ranges=recipe.ranges,
             depth=hint.depth,
             axis=hint.axis,

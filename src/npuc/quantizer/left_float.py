@@ -1,0 +1,68 @@
+"""Find the ops of a converted graph that still compute in float."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.fx import GraphModule, Node
+
+from npuc.frontend.splice import kind_of
+from npuc.quantizer.annotate import float_operands, is_float
+from npuc.quantizer.policy import LAYOUT, Role, op_name, role_of
+
+
+def left_float(gm: GraphModule) -> list[Node]:
+    """The nodes whose float operands are not all dequantized values or constants, or whose float
+    result is read by something else than a quantize.
+
+    Between an op and its quantize there may be clamps and changes of layout: they act on codes.
+    """
+    return [node for node in gm.graph.nodes if _computes(node) and not _is_integer(node)]
+
+
+def _computes(node: Node) -> bool:
+    """Whether a node is an op on floats, not a quantize, a dequantize or a constant."""
+    if node.op != "call_function" or _is_qdq(node) or kind_of(node.target) == "getitem":
+        return False
+    if not node.all_input_nodes or node.op == "get_attr":
+        return False
+    if all(operand.op == "get_attr" for operand in node.all_input_nodes):
+        return False  # evaluated at compile time
+    return bool(float_operands(node)) or is_float(node)
+
+
+def _is_integer(node: Node) -> bool:
+    operands = all(_is_stored(operand) or _is_inner(operand) for operand in float_operands(node))
+    return operands and _is_read_quantized(node)
+
+
+def _is_qdq(node: Any) -> bool:
+    return node.op == "call_function" and "quantize" in kind_of(node.target)
+
+
+def _is_stored(node: Node) -> bool:
+    return node.op == "get_attr" or (_is_qdq(node) and "dequantize" in kind_of(node.target))
+
+
+def _is_inner(node: Node) -> bool:
+    """Whether a value lies between an op and its quantize."""
+    return node.op == "call_function" and _is_read_quantized(node)
+
+
+def _is_read_quantized(node: Node) -> bool:
+    value = node.meta.get("val")
+    if isinstance(value, (tuple, list)):
+        return all(_is_read_quantized(user) for user in node.users if is_float(user))
+    if not is_float(node):
+        return True
+    return all(_quantizes(user) for user in node.users)
+
+
+def _quantizes(user: Node) -> bool:
+    if user.op != "call_function":
+        return False
+    if _is_qdq(user):
+        return "dequantize" not in kind_of(user.target)
+    kind = kind_of(user.target)
+    moves = role_of(kind) is Role.CLAMP or op_name(kind) in LAYOUT
+    return moves and _is_read_quantized(user)
