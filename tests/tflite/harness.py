@@ -36,7 +36,7 @@ def check_tflite(
         graph = run_pass(graph)
     data = serialize(graph)
     for kernels in ("builtin", "default"):
-        results = run_tflite(data, [np.ascontiguousarray(f) for f in feeds], kernels)
+        results = run_tflite(data, [np.asarray(f, order="C") for f in feeds], kernels)
         for got, (want, type) in zip(results, expected, strict=True):
             compare(f"{kind} ({kernels})", got, want, type, steps, wrong, tolerance or TOLERANCE)
     return graph
