@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from npuc.ir import Value
-from npuc.lowering.aten_to_tosa.carry import carry
+from npuc.ir import DType, Quant, Value
+from npuc.lowering.aten_to_tosa.carry import carried, carry, static
 from npuc.lowering.aten_to_tosa.take import every, join, reverse, take
-from npuc.lowering.registry import lowers
+from npuc.lowering.registry import find_rule, lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
 
@@ -138,3 +138,31 @@ def im2col(
     code = out.quant.zp if out.quant is not None else 0
     zero = b.const(np.full(1, code).astype(out.dtype.numpy), out.dtype, out.quant)
     return carry(b, move, x, zero)
+
+
+@lowers("aten.col2im")
+def col2im(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], kernel: Sequence[int],
+    dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int],
+) -> Value:  # fmt: skip
+    """col2im (nn.Fold) -> a transposed convolution whose kernels have one 1: overlaps add up."""
+    static(b, x)
+    n, columns, _ = x.type.ints
+    area = math.prod(kernel)
+    channels = columns // area
+    spans = [output_size[i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1 for i in (0, 1)]
+    sizes = [span // step + 1 for span, step in zip(spans, stride, strict=True)]
+    missing = [span % step for span, step in zip(spans, stride, strict=True)]
+    ones = np.eye(area).reshape(area, *kernel)
+    weight = np.zeros((channels, area, channels, *kernel))
+    weight[np.arange(channels), :, np.arange(channels)] = ones
+    weight = weight.reshape(columns, channels, *kernel)
+    quantized = x.type.quant is not None
+    dtype = DType.INT8 if quantized else x.type.dtype
+    quant = Quant(1.0, 0, None, -127, 127) if quantized else None
+    constant = b.const(weight.astype(dtype.numpy), dtype, quant)
+    image = carried(b, lambda v: b.reshape(v, (n, columns, *sizes)), x)
+    pads = [p for p in padding for _ in (0, 1)]
+    convolution = find_rule("aten.convolution", b.families)
+    assert convolution is not None
+    return convolution(b, image, constant, None, stride, pads, dilation, True, missing, 1)  # type: ignore[no-any-return]
