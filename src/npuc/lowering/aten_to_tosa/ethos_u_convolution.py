@@ -19,11 +19,13 @@ from npuc.lowering.aten_to_tosa.emit_convolution import (
 )
 from npuc.lowering.aten_to_tosa.ethos_u_depth import emit_by_depth
 from npuc.lowering.aten_to_tosa.ethos_u_fold import (
+    blocks_by_dilation,
     extend,
     fold_height_into_batch,
     fold_height_into_channels,
     fold_width_into_channels,
     repeat_channels,
+    restore_blocks,
     rows_by_dilation,
 )
 from npuc.lowering.aten_to_tosa.ethos_u_transposed import emit_sub_pixel
@@ -35,8 +37,11 @@ from npuc.lowering.tosa_builder import TosaBuilder
 #: a convolution with a larger stride is cut into one per output position
 LARGEST_STRIDE = 3
 
-#: one with a larger dilation is cut into several; up to FILLED, zeros in the kernel cost less
-LARGEST_DILATION, FILLED = 2, 8
+#: one with a larger dilation is cut into several
+LARGEST_DILATION = 2
+
+#: up to this dilation a depthwise kernel filled with zeros costs less than moving the input
+FILLED = 4
 
 #: registers of the padding, before and after
 LARGEST_PAD = (127, 255)
@@ -158,17 +163,19 @@ def _folds_dilated(conv: Convolution) -> bool:
 
 
 def _undilated(b: TosaBuilder, conv: Convolution, again: Callable[[Convolution], Value]) -> Value:
-    """Without dilation: over rows of d where the kernel is flat, else by zeros in the kernel."""
-    flat = conv.kernel_size[0] == 1 and conv.stride == (1, 1) and conv.pad[:2] == (0, 0)
-    if flat and conv.dilation[1] > FILLED:
+    """Without dilation: the input rearranged, or zeros in the kernel."""
+    n, h, w, o = conv.out.ints
+    if conv.stride != (1, 1) or (conv.is_depthwise and max(conv.dilation) <= FILLED):
+        kernel = conv.weights.kernel
+        filled = spread_taps(kernel.array, conv.dilation, conv.weights.zero_point)
+        weights = replace(conv.weights, kernel=b.const(filled, kernel.type.dtype))
+        return again(replace(conv, weights=weights, dilation=(1, 1)))
+    if conv.kernel_size[0] == 1 and conv.pad[:2] == (0, 0) and conv.x.type.ints[1] == h:
         y = again(rows_by_dilation(b, conv))
-        n, h, w, o = conv.out.ints
         y = b.reshape(y, (n, h, prod(y.type.ints) // (n * h * o), o))
         return b.slice(y, (0, 0, 0, 0), conv.out.ints)
-    kernel = conv.weights.kernel
-    filled = spread_taps(kernel.array, conv.dilation, conv.weights.zero_point)
-    weights = replace(conv.weights, kernel=b.const(filled, kernel.type.dtype))
-    return again(replace(conv, weights=weights, dilation=(1, 1)))
+    changed, blocks = blocks_by_dilation(b, conv)
+    return restore_blocks(b, again(changed), blocks, conv)
 
 
 def _is_pointwise_batch(conv: Convolution) -> bool:

@@ -129,6 +129,60 @@ def rows_by_dilation(b: TosaBuilder, conv: Convolution) -> Convolution:
     )  # fmt: skip
 
 
+def blocks_by_dilation(b: TosaBuilder, conv: Convolution) -> tuple[Convolution, tuple[int, ...]]:
+    """Stride 1: positions of equal remainder together, so that dilated taps are neighbours.
+
+    [N, H, W, C] -> [N * dx, H / dy, dy * (W / dx + gap), C]; the zeros of a gap are the padding of
+    the block behind it. Also the shape (N, dx, H' * width, O) of the result in these blocks.
+    """
+    n, _, _, c = conv.x.type.ints
+    (dy, dx), (top, _, left, _) = conv.dilation, conv.pad
+    (kh, kw), (_, out_h, out_w, o) = conv.kernel_size, conv.out.ints
+    shift_y, shift_x = top % dy and top, left % dx and left  # padding that makes no whole block
+    top, left = (top - shift_y) // dy, (left - shift_x) // dx
+    high, wide = -(-out_h // dy), -(-out_w // dx)
+    rows = high + kh - 1 - top
+    width = wide + kw - 1  # with a gap of `left`
+    x = _enlarged(b, conv.x, (shift_y, shift_x), (rows * dy, width * dx))
+    x = _swap(b, b.reshape(x, (n, rows * dy * width, dx, c)))
+    changed = replace(
+        conv, x=b.reshape(x, (n * dx, rows, dy * width, c)), pad=(top, 0, left, 0),
+        dilation=(1, 1), out=conv.out.with_(shape=(n * dx, high, dy * width, o)),
+    )  # fmt: skip
+    return changed, (n, dx, high * dy * width, o)
+
+
+def _enlarged(
+    b: TosaBuilder, x: Value, before: tuple[int, int], size: tuple[int, int]
+) -> Value:
+    """Height and width cut or padded to `size`. A TRANSPOSE follows, so that PAD is safe here."""
+    n, h, w, c = x.type.ints
+    kept = tuple(min(d, s - p) for d, p, s in zip((h, w), before, size))
+    x = b.slice(x, (0, 0, 0, 0), (n, *kept, c))
+    after = [s - p - k for s, p, k in zip(size, before, kept)]
+    pads = (0, 0, before[0], after[0], before[1], after[1], 0, 0)
+    if not any(pads):
+        return x
+    return b.PAD(x, pads, b.zero_point(x), quant=x.type.quant)  # type: ignore[no-any-return]
+
+
+def restore_blocks(b: TosaBuilder, y: Value, blocks: tuple[int, ...], conv: Convolution) -> Value:
+    """The result of `blocks_by_dilation` as that of `conv`."""
+    n, high, wide, o = conv.out.ints
+    rows = -(-high // conv.dilation[0]) * conv.dilation[0]
+    image = b.reshape(_swap(b, b.reshape(y, blocks)), (n, rows, blocks[1] * blocks[2] // rows, o))
+    return b.slice(image, (0, 0, 0, 0), (n, high, wide, o))
+
+
+def _swap(b: TosaBuilder, x: Value) -> Value:
+    """[N, A, B, C] -> [N, B, A, C]; without a batch as three axes, which is cheaper."""
+    n, rows, columns, c = x.type.ints
+    if n > 1:
+        return b.transpose(x, (0, 2, 1, 3))
+    swapped = b.transpose(b.reshape(x, (rows, columns, c)), (1, 0, 2))
+    return b.reshape(swapped, (1, columns, rows, c))
+
+
 def repeat_channels(b: TosaBuilder, x: Value, order: Sequence[int]) -> Value:
     """The channels `order` of [N, H, W, C], each as often as it is there: an exact 1x1 CONV2D."""
     channels = x.type.ints[3]

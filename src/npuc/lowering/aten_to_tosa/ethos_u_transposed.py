@@ -59,13 +59,23 @@ def emit_sub_pixel(b: TosaBuilder, conv: Convolution, emit: Emit) -> Value:
         channels = conv.x.type.ints[3]
         x = repeat_channels(b, conv.x, np.tile(np.arange(channels), sx).tolist())
         conv = replace(conv, x=x, groups=sx * channels)
+    groups = [columns] if conv.is_depthwise or _alike(columns) else [[c] for c in columns]
     bands = []
     for row in rows:
-        part = _phase_convolution(b, conv, kernel, row, columns)
-        part = replace(part, out=conv.out.with_(shape=(n, high, wide, sx * o)))
-        bands.append(b.reshape(emit(b, part), (1, 1, n * high, wide * sx * o)))
+        parts = []
+        for group in groups:
+            part = _phase_convolution(b, conv, kernel, row, group)
+            out = conv.out.with_(shape=(n, high, wide, len(group) * o))
+            parts.append(emit(b, replace(part, out=out)))
+        band = join_channels(b, parts)
+        bands.append(b.reshape(band, (1, 1, n * high, wide * sx * o)))
     whole = b.reshape(join_channels(b, bands), (n, high * sy, wide * sx, o))
     return b.slice(whole, (0, 0, 0, 0), conv.out.ints)
+
+
+def _alike(phases: list[Phase]) -> bool:
+    """Whether one kernel for all phases is no larger than the largest of them."""
+    return _span(phases)[1] <= max(_span([phase])[1] for phase in phases)
 
 
 def _phase_convolution(
