@@ -21,7 +21,7 @@ def evaluate(graph: Graph, inputs: Sequence[torch.Tensor], **keep: dict) -> list
     `keep["values"]` (a dict) receives every value.
     """
     values: dict[Value, torch.Tensor] = keep.get("values", {})
-    for value, tensor in zip(graph.inputs, inputs):
+    for value, tensor in zip(graph.inputs, inputs, strict=True):
         values[value] = _stored(tensor, value.type)
     with torch.no_grad():
         _run(graph, values)
@@ -51,7 +51,7 @@ def _run(graph: Graph, values: dict[Value, torch.Tensor]) -> None:
             continue
         results = _results(op, values)
         assert len(results) == len(op.results), op
-        for value, result in zip(op.results, results):
+        for value, result in zip(op.results, results, strict=True):
             shape = tuple(result.shape)
             assert shape == value.type.shape, f"{op}: {shape} instead of {value.type}"
             if value.type.quant is None:
@@ -97,7 +97,7 @@ def _call(
     region: Graph, inputs: Sequence[torch.Tensor], outer: dict[Value, torch.Tensor]
 ) -> list[torch.Tensor]:
     inner = dict(outer)
-    inner.update(zip(region.inputs, inputs))
+    inner.update(zip(region.inputs, inputs, strict=True))
     _run(region, inner)
     return [inner[v] for v in region.outputs]
 
@@ -105,7 +105,7 @@ def _call(
 # the ops that are not as in ATen -------------------------------------------------------------
 
 
-def _convolution(x, w, bias, stride, pads, dilation, transposed, output_padding, groups):  # noqa: ANN001, ANN202
+def _convolution(x, w, bias, stride, pads, dilation, transposed, output_padding, groups):
     assert len(pads) == 2 * len(stride) == 2 * (x.dim() - 2)
     if transposed:
         assert pads[::2] == pads[1::2]
@@ -114,42 +114,40 @@ def _convolution(x, w, bias, stride, pads, dilation, transposed, output_padding,
         )
     flat = [p for d in range(len(stride) - 1, -1, -1) for p in pads[2 * d : 2 * d + 2]]
     zeros = [0] * len(stride)
-    return aten.convolution(
-        F.pad(x, flat), w, bias, stride, zeros, dilation, False, zeros, groups
-    )
+    return aten.convolution(F.pad(x, flat), w, bias, stride, zeros, dilation, False, zeros, groups)
 
 
-def _pad(x, pads, mode, value):  # noqa: ANN001, ANN202
+def _pad(x, pads, mode, value):
     assert len(pads) == 2 * x.dim() and min(pads) >= 0
     if mode == "constant":
         flat = [p for d in range(x.dim() - 1, -1, -1) for p in pads[2 * d : 2 * d + 2]]
         return aten.constant_pad_nd(x, flat, value)
     array = x.numpy() if x.dtype != torch.bfloat16 else x.float().numpy()
     modes = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    pairs = list(zip(pads[::2], pads[1::2]))
+    pairs = list(zip(pads[::2], pads[1::2], strict=True))
     return torch.from_numpy(np.pad(array, pairs, modes[mode])).to(x.dtype)
 
 
-def _prod(x, dims, keepdim):  # noqa: ANN001, ANN202
+def _prod(x, dims, keepdim):
     for dim in reversed(dims):
         x = aten.prod.dim_int(x, dim, keepdim)
     return x
 
 
-def _batch_norm(x, w, b, mean, var, eps):  # noqa: ANN001, ANN202
+def _batch_norm(x, w, b, mean, var, eps):
     return F.batch_norm(x, mean, var, w, b, False, 0.0, eps)
 
 
-def _index_put(x, indices, values, accumulate):  # noqa: ANN001, ANN202
+def _index_put(x, indices, values, accumulate):
     return aten.index_put(x, list(indices), values, accumulate)
 
 
-def _rfft2(x):  # noqa: ANN001, ANN202
+def _rfft2(x):
     made = torch.fft.rfft2(x)
     return made.real, made.imag
 
 
-def _same(x):  # noqa: ANN001, ANN202
+def _same(x):
     return x
 
 

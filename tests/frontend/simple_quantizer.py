@@ -109,9 +109,7 @@ def _bias_parameters(observers: Any) -> Any:
     return scale, torch.zeros_like(scale, dtype=torch.int64)
 
 
-def quantized(
-    model: torch.nn.Module, inputs: tuple[Any, ...], quantizer: Quantizer
-) -> GraphModule:
+def quantized(model: torch.nn.Module, inputs: tuple[Any, ...], quantizer: Quantizer) -> GraphModule:
     """`model` exported, calibrated on its example inputs and converted."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
 _RESHAPES = frozenset(
-    "aten.view aten.reshape aten._unsafe_view aten.flatten.using_ints aten.unflatten.int "
-    "aten.squeeze aten.squeeze.dim aten.squeeze.dims aten.unsqueeze aten.view_as aten.ravel "
-    "aten.reshape_as aten.atleast_1d aten.atleast_2d aten.atleast_3d".split()
+    f"aten.{name}"
+    for name in [
+        "view",
+        "reshape",
+        "_unsafe_view",
+        "flatten.using_ints",
+        "unflatten.int",
+        "squeeze",
+        "squeeze.dim",
+        "squeeze.dims",
+        "unsqueeze",
+        "view_as",
+        "ravel",
+        "reshape_as",
+        "atleast_1d",
+        "atleast_2d",
+        "atleast_3d",
+    ]
 )
 _SELF_INVERSE = frozenset(
-    "aten.transpose.int aten.t aten.mT aten.numpy_T aten.swapaxes aten.swapdims aten.adjoint".split()
+    f"aten.{name}"
+    for name in ["transpose.int", "t", "mT", "numpy_T", "swapaxes", "swapdims", "adjoint"]
 )
+_SPLITS = ("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk")
 _CONVERSIONS = ("aten.to.", "aten.type_as")
 
 
@@ -85,7 +102,7 @@ class Cell:
         return None if piece is None else (self.base, piece)
 
 
-@lru_cache(maxsize=None)
+@cache
 def may_share(target: Any) -> bool:
     """Whether a result of an op may share memory with its first operand."""
     return any(r.alias_info is not None for r in target._schema.returns)
@@ -188,7 +205,14 @@ def _piece(node: Node, values: Any, index: int) -> View | None:
     if name == "unbind":
         call, scatter = aten.select.int, aten.select_scatter.default
         rest: tuple[Any, ...] = (dim, index)
-    elif name in ("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_split", "unsafe_chunk"):
+    elif name in (
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "tensor_split",
+        "unsafe_split",
+        "unsafe_chunk",
+    ):
         start = sum(int(v.shape[dim]) for v in values[:index])
         call, scatter = aten.slice.Tensor, aten.slice_scatter.default
         rest = (dim, start, start + int(values[index].shape[dim]))

@@ -121,7 +121,7 @@ def _from_exported(exported: ExportedProgram, name: str) -> Program:
             env[node] = copy.constant(spec.target, tensor, node.meta)
     results = copy.copy(exported.graph_module, env)
     user, states, mutated = [], {}, {}
-    for spec, cell in zip(signature.output_specs, results):
+    for spec, cell in zip(signature.output_specs, results, strict=True):
         if spec.kind is OutputKind.BUFFER_MUTATION or spec.kind is OutputKind.PARAMETER_MUTATION:
             states[spec.target] = cell
         elif spec.kind is OutputKind.USER_INPUT_MUTATION:
@@ -139,9 +139,10 @@ def _from_graph(gm: GraphModule, name: str) -> Program:
     places = [n for n in gm.graph.nodes if n.op == "placeholder"]
     inputs = [_input(n) for n in places]
     env = {
-        n: copy.input(n.name, n.meta) if i.is_tensor else None for n, i in zip(places, inputs)
+        n: copy.input(n.name, n.meta) if i.is_tensor else None
+        for n, i in zip(places, inputs, strict=True)
     }
-    cells = [(n, env[n], i) for n, i in zip(places, inputs)]
+    cells = [(n, env[n], i) for n, i in zip(places, inputs, strict=True)]
     results = copy.copy(gm, env)
     info = getattr(gm.graph._codegen, "pytree_info", None)
     in_spec = info.in_spec if info else pytree.tree_structure((tuple(range(len(places))), {}))
@@ -156,7 +157,7 @@ def _with_graph(like: Program, gm: GraphModule) -> Program:
     """`like` with the graph of its module after quantization."""
     copy = _new_copy(gm)
     env = {n: copy.input(n.name, n.meta) for n in gm.graph.nodes if n.op == "placeholder"}
-    for node, old in zip(env, like.placeholders):
+    for node, old in zip(env, like.placeholders, strict=True):
         env[node].node.meta = {**old.meta, **node.meta}
     results = copy.copy(gm, dict(env))
     graph_module = copy.finish(list(results), like.graph_module.__class__.__name__)
@@ -194,7 +195,7 @@ class _Draft:
         tensors = [cell for _, cell, spec in self.cells if spec.is_tensor]
         names = [node.name for node, _, spec in self.cells if spec.is_tensor]
         mutated = []
-        for place, (cell, name_) in enumerate(zip(tensors, names)):
+        for place, (cell, name_) in enumerate(zip(tensors, names, strict=True)):
             new = self.mutated.get(name_, cell if cell.version else None)
             if new is not None:
                 mutated.append((place, len(returned)))
@@ -208,7 +209,7 @@ class _Draft:
 
     def _outputs(self, returned: list[Any], out_spec: Any) -> list[Output]:
         outputs = []
-        for cell, name in zip(self.user, _leaf_names(out_spec)):
+        for cell, name in zip(self.user, _leaf_names(out_spec), strict=True):
             value = self.copy.value(cell.node) if isinstance(cell, Cell) else cell
             if isinstance(cell, Cell) and not _is_number(value):
                 outputs.append(Output(name, len(returned)))
@@ -226,7 +227,9 @@ class _Draft:
             if new is None:
                 continue
             reader = next(n for n in copy.graph.nodes if n.op == "get_attr" and n.target == name)
-            with copy.graph.inserting_after(places[-1]) if places else copy.graph.inserting_before():
+            with (
+                copy.graph.inserting_after(places[-1]) if places else copy.graph.inserting_before()
+            ):
                 node = copy.graph.placeholder(re.sub(r"\W", "_", name))
             node.meta = dict(reader.meta)
             node.meta["val"] = copy.value(reader)
@@ -297,10 +300,10 @@ def _with_examples(program: Program, given: Any) -> Program:
         return program
     if isinstance(given, torch.Tensor):
         given = (given,)
-    if isinstance(given, (tuple, list)) and len(given) == 2 and given[1] == {}:
-        given = given[0] if isinstance(given[0], (tuple, list)) else given
+    if _is_pair_without_keywords(given):
+        given = given[0]
     tensors = program.flatten_inputs(given)
-    for tensor, node in zip(tensors, program.placeholders):
+    for tensor, node in zip(tensors, program.placeholders, strict=False):
         expected = node.meta["val"].dtype
         if tensor.dtype != expected:
             raise BadInput(
@@ -309,6 +312,12 @@ def _with_examples(program: Program, given: Any) -> Program:
             )
     program.example_inputs = dict(given) if isinstance(given, Mapping) else tuple(given)
     return program
+
+
+def _is_pair_without_keywords(given: Any) -> bool:
+    """Whether inputs are (args, {}) as ExportedProgram.example_inputs has them."""
+    pair = isinstance(given, (tuple, list)) and len(given) == 2
+    return pair and isinstance(given[0], (tuple, list)) and given[1] == {}
 
 
 def _random_inputs(program: Program) -> Any:

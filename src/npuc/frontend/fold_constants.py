@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -42,7 +42,7 @@ def is_dequantize(kind: str) -> bool:
     return kind.startswith(("quantized_decomposed.dequantize", "torchao.dequantize"))
 
 
-@lru_cache(maxsize=None)
+@cache
 def is_pure(target: Any) -> bool:
     """Whether an op always gives the same result for the same operands."""
     tags = torch.Tag

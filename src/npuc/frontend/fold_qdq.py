@@ -22,7 +22,6 @@ from npuc.frontend.quantized_constants import (
     parameters_of,
     quantized,
     quantized_bias,
-    real_constant,
 )
 from npuc.frontend.quantized_demand import (
     Stored,
@@ -32,10 +31,10 @@ from npuc.frontend.quantized_demand import (
     is_selection,
     stored,
 )
+from npuc.frontend.quantized_versions import Versions
 from npuc.frontend.spellings.quantize import ASSUME, DEQUANTIZE, QUANTIZE
-from npuc.ir import Builder, Graph, Op, TensorType, Value
+from npuc.ir import Graph, Op, Value
 
-REQUANTIZE = "quantized_decomposed.requantize"
 #: ops that mean the numbers themselves, so that their operands are float
 _CONVERSIONS = ("aten.to",)
 _QDQ = (QUANTIZE, DEQUANTIZE, ASSUME)
@@ -55,7 +54,7 @@ def fold_qdq(graph: Graph) -> Graph:
     return fold.finish()
 
 
-class _Fold:
+class _Fold(Versions):
     """Rebuilds one graph. `inputs`: the forms of inputs that carry a float value from outside;
     `outputs`: the forms in which outputs are wanted (regions)."""
 
@@ -63,18 +62,10 @@ class _Fold:
         self, graph: Graph, inputs: Sequence[Stored | None], outputs: Sequence[Stored | None]
     ) -> None:
         self.graph = graph
-        self.builder = Builder()
+        super().__init__()
         self.demand = find_demand(graph, outputs)
         self.outputs = outputs
-        #: old value -> new one of the same type
-        self.plain: dict[Value, Value] = {}
-        #: old float value -> the quantized value that it is the dequantization of
-        self.carrier: dict[Value, Value] = {}
-        #: old quantized value -> the new one with signed codes
-        self.signed: dict[Value, Value] = {}
-        #: old float value -> its quantization in each form
-        self.coded: dict[Value, dict[Stored, Value]] = {}
-        for value, form in zip(graph.inputs, inputs):
+        for value, form in zip(graph.inputs, inputs, strict=True):
             self._input(value, form)
 
     def run(self) -> None:
@@ -82,7 +73,7 @@ class _Fold:
             self.builder.loc = op.loc
             self._op(op)
             for result in op.results:
-                for value in self._versions(result):
+                for value in self.versions(result):
                     value.name = value.name or result.name
 
     def finish(self, as_real: Sequence[bool] = ()) -> Graph:
@@ -99,7 +90,7 @@ class _Fold:
                 values.append(self.real(value))
         origins = {}
         for name, (value, perm) in self.graph.origins.items():
-            found = self._versions(value)
+            found = self.versions(value)
             if found:
                 origins[name] = (found[0], perm)
         return self.builder.finish(values, self.graph.name, origins)
@@ -110,63 +101,12 @@ class _Fold:
         found = self.carrier.get(value)
         return stored(found.type) if found is not None else None
 
-    # versions of a value -------------------------------------------------------------------------
-
-    def _versions(self, value: Value) -> list[Value]:
-        found = [self.carrier[value]] if value in self.carrier else []
-        found += self.coded.get(value, {}).values()
-        return found + ([self.plain[value]] if value in self.plain else [])
-
-    def real(self, value: Value) -> Value:
-        """The new value with the old one's own type; carried ones are dequantized."""
-        found = self.plain.get(value)
-        if found is not None:
-            return found
-        carried = self.carrier[value]
-        if carried.is_const:
-            made = real_constant(self.builder, carried, value.type.dtype)
-        else:
-            made = self._one(DEQUANTIZE, [carried], value.type)
-        self.plain[value] = made
-        return made
-
-    def in_form(self, value: Value, form: Stored) -> Value:
-        """The old float value quantized as `form` says."""
-        carried = self.carrier.get(value)
-        if carried is not None and stored(carried.type) == form:
-            return carried
-        versions = self.coded.setdefault(value, {})
-        found = versions.get(form)
-        if found is not None:
-            return found
-        type = form.of(value.type.shape)
-        if carried is not None and not carried.is_const:
-            made = self._one(REQUANTIZE, [carried], type)
-        elif self.real(value).is_const:
-            made = quantized(self.builder, self.real(value), form)
-        else:
-            made = self._one(QUANTIZE, [self.real(value)], type)
-        versions[form] = made
-        return made
-
-    def is_coded(self, value: Value) -> bool:
-        """Whether a quantized version of a float value exists already, or is free (a constant)."""
-        return value in self.carrier or bool(self.coded.get(value)) or self._constant(value)
-
-    def _constant(self, value: Value) -> bool:
-        found = self.plain.get(value)
-        return found is not None and found.is_const
-
-    def _one(self, kind: str, operands: Sequence[Value], type: TensorType) -> Value:
-        from npuc.ir import pack
-
-        values, attrs = pack(operands, {})
-        return self.builder.emit(kind, values, attrs, (type,))[0]
-
     # inputs and ops ------------------------------------------------------------------------------
 
     def _input(self, value: Value, form: Stored | None) -> None:
-        readers = [op for op in self.graph.ops if value in op.operands] if not is_real(value) else []
+        readers = (
+            [op for op in self.graph.ops if value in op.operands] if not is_real(value) else []
+        )
         assumed = {op.result.type for op in readers if op.kind == ASSUME}
         if assumed:
             if len(assumed) > 1 or any(op.kind != ASSUME for op in readers):
@@ -189,9 +129,9 @@ class _Fold:
         if op.kind == QUANTIZE:
             made = self.in_form(op.operands[0], stored(op.result.type))
             self.signed[op.result] = made
-            self.plain[op.result] = self._as_type(made, op.result.type)
+            self.plain[op.result] = self.as_type(made, op.result.type)
         elif op.kind == DEQUANTIZE:
-            self.carrier[op.result] = self._signed(op.operands[0])
+            self.carrier[op.result] = self.signed_value(op.operands[0])
         elif op.kind == ASSUME:
             self.plain[op.result] = self.plain[op.operands[0]]
         elif op.kind == "aten.cond":
@@ -201,29 +141,11 @@ class _Fold:
         elif not (self._selected(op) or self._quantized(op)):
             self._copy(op)
 
-    def _as_type(self, value: Value, type: TensorType) -> Value:
-        """A quantized value with the codes (signed or not) of `type`."""
-        return value if value.type == type else self._one(REQUANTIZE, [value], type)
-
-    def _signed(self, value: Value) -> Value:
-        """The new value of an old quantized one, with signed codes."""
-        found = self.signed.get(value)
-        if found is None:
-            given = self.plain[value]
-            form = stored(given.type)
-            if given.is_const and form.dtype is not given.type.dtype:
-                codes = (given.array.astype(np.int16) - 128).astype(np.int8)
-                found = self.builder.const(codes, form.dtype, form.quant, given.name)
-            else:
-                found = self._as_type(given, form.of(given.type.shape))
-            self.signed[value] = found
-        return found
-
     def _copy(self, op: Op) -> None:
         operands = [self.real(v) for v in op.operands]
         types = [r.type for r in op.results]
         made = self.builder.emit(op.kind, operands, op.attrs, types, op.regions, op.loc)
-        self.plain.update(zip(op.results, made))
+        self.plain.update(zip(op.results, made, strict=True))
 
     def _emit(self, op: Op, operands: Sequence[Value], form: Stored | None) -> Sequence[Value]:
         """The op with its float results in `form`."""
@@ -243,16 +165,16 @@ class _Fold:
         form = self._carried_form(op, sources)
         if form is not None:
             made = self._emit(op, self._operands(op, form), form)
-            for old, new in zip(op.results, made):
+            for old, new in zip(op.results, made, strict=True):
                 (self.carrier if old is result else self.plain)[old] = new
             return True
         forms = self.demand.forms(result)
-        constant = all(self._constant(v) for v in sources)
+        constant = all(self.is_constant(v) for v in sources)
         if not forms or not (constant or any(self.is_coded(v) for v in sources)):
             return False
         for wanted in forms:
             made = self._emit(op, self._operands(op, wanted), wanted)
-            for old, new in zip(op.results, made):
+            for old, new in zip(op.results, made, strict=True):
                 if old is result:
                     self.coded.setdefault(old, {})[wanted] = new
                 else:
@@ -273,7 +195,7 @@ class _Fold:
         for value in sources:
             if value in self.carrier:
                 continue
-            if not self._constant(value) or not is_exact(self.plain[value].array, form):
+            if not self.is_constant(value) or not is_exact(self.plain[value].array, form):
                 return None
         return form if _numbers_are_exact(op, form) else None
 
@@ -291,7 +213,7 @@ class _Fold:
         if operands is None:
             return False
         for form in forms:
-            for old, new in zip(op.results, self._emit(op, operands, form)):
+            for old, new in zip(op.results, self._emit(op, operands, form), strict=True):
                 if form is not None and is_real(old):
                     self.coded.setdefault(old, {})[form] = new
                 else:
@@ -305,7 +227,7 @@ class _Fold:
         for index, value in enumerate(op.operands):
             if not is_real(value):
                 made.append(self.plain[value])
-            elif index in parameters and (self._constant(value) or self._is_stored(value)):
+            elif index in parameters and (self.is_constant(value) or self._is_stored(value)):
                 made.append(self.real(value))
             elif op.kind in LAYERS and index == 2:
                 made.append(value)  # the bias: below, when the others are known
@@ -326,7 +248,7 @@ class _Fold:
 
     def _quantized_constant(self, op: Op, value: Value) -> Value | None:
         """A float constant that is an operand of arithmetic; weights of layers are not guessed."""
-        if not self._constant(value) or op.kind in (*LAYERS, "aten.matmul"):
+        if not self.is_constant(value) or op.kind in (*LAYERS, "aten.matmul"):
             return None
         constant = self.plain[value]
         beside = next(self.carrier[v].type.dtype for v in op.operands if v in self.carrier)
@@ -337,7 +259,7 @@ class _Fold:
         bias = op.operands[2]
         if self._is_stored(bias):
             constant = self.carrier[bias]
-        elif self._constant(bias):
+        elif self.is_constant(bias):
             constant = self.plain[bias]
         else:
             return None
@@ -349,8 +271,8 @@ class _Fold:
         """Branches take carried operands as they are, and give results in one form."""
         operands, inputs = [self.plain[op.operands[0]]], []
         wanted = [common_form(self.demand.forms(r)) for r in op.results]
-        for value in op.operands[1:]:
-            made = self._branch_operand(value)
+        for index, value in enumerate(op.operands[1:]):
+            made = self._branch_operand(value, self.demand.branch.get((op, index)))
             operands.append(made)
             inputs.append(stored(made.type) if is_real(value) and made.type.quant else None)
         folds = [_Fold(region, inputs, wanted) for region in op.regions]
@@ -360,16 +282,18 @@ class _Fold:
             wanted[i] or _agreed([f.output_form(i) for f in folds]) for i in range(len(op.results))
         ]
         regions = [fold.finish([f is None for f in forms]) for fold in folds]
-        types = [f.of(r.type.shape) if f else r.type for r, f in zip(op.results, forms)]
+        types = [
+            f.of(r.type.shape) if f else r.type for r, f in zip(op.results, forms, strict=True)
+        ]
         made_results = self.builder.emit(op.kind, operands, op.attrs, types, regions, op.loc)
         self._take(op, made_results, forms)
 
-    def _branch_operand(self, value: Value) -> Value:
+    def _branch_operand(self, value: Value, form: Stored | None) -> Value:
+        """An operand of a branch: carried, in the form that the branches want, or float."""
         if not is_real(value):
             return self.plain[value]
         if value in self.carrier:
             return self.carrier[value]
-        form = common_form(self.demand.forms(value))
         return self.real(value) if form is None else self.in_form(value, form)
 
     def _while_loop(self, op: Op) -> None:
@@ -386,14 +310,17 @@ class _Fold:
                 break
             forms = kept
         operands = [
-            self.carrier[v] if f is not None else self.real(v) for v, f in zip(op.operands, forms)
+            self.carrier[v] if f is not None else self.real(v)
+            for v, f in zip(op.operands, forms, strict=True)
         ]
         regions = [test.finish(), body.finish([f is None for f in forms])]
         types = [v.type for v in operands]
-        self._take(op, self.builder.emit(op.kind, operands, op.attrs, types, regions, op.loc), forms)
+        self._take(
+            op, self.builder.emit(op.kind, operands, op.attrs, types, regions, op.loc), forms
+        )
 
     def _take(self, op: Op, made: Sequence[Value], forms: Sequence[Stored | None]) -> None:
-        for old, new, form in zip(op.results, made, forms):
+        for old, new, form in zip(op.results, made, forms, strict=True):
             (self.carrier if form is not None else self.plain)[old] = new
 
 

@@ -23,22 +23,42 @@ from npuc.frontend.training_mode import refuse_training
 
 #: ops without an effect on values
 _DROPPED = frozenset(
-    "aten._assert_async aten._assert_async.msg aten._assert_scalar aten._assert_tensor_metadata "
-    "aten.sym_constrain_range aten.sym_constrain_range_for_size aten._assert_tensor_metadata "
-    "aten._functional_assert_async aten._functional_assert_async.msg aten._print".split()
+    [
+        "aten._assert_async",
+        "aten._assert_async.msg",
+        "aten._assert_scalar",
+        "aten._assert_tensor_metadata",
+        "aten.sym_constrain_range",
+        "aten.sym_constrain_range_for_size",
+        "aten._assert_tensor_metadata",
+        "aten._functional_assert_async",
+        "aten._functional_assert_async.msg",
+        "aten._print",
+    ]
 )
 
 #: their result is a new tensor with the operand's values
-_COPIES = frozenset("aten.clone dim_order_ops._clone_dim_order".split())
+_COPIES = frozenset(["aten.clone", "dim_order_ops._clone_dim_order"])
 
 #: ops that only change strides
 _LAYOUTS = ("aten.clone", "aten.contiguous", "dim_order_ops._clone_dim_order")
 
 #: their result is the operand, at least in inference
 _SAME = frozenset(
-    "aten.alias aten.detach aten.lift_fresh aten.lift aten.contiguous aten.dropout "
-    "aten.feature_dropout aten.alpha_dropout aten.feature_alpha_dropout "
-    "aten.positive aten.resolve_conj aten.resolve_neg".split()
+    [
+        "aten.alias",
+        "aten.detach",
+        "aten.lift_fresh",
+        "aten.lift",
+        "aten.contiguous",
+        "aten.dropout",
+        "aten.feature_dropout",
+        "aten.alpha_dropout",
+        "aten.feature_alpha_dropout",
+        "aten.positive",
+        "aten.resolve_conj",
+        "aten.resolve_neg",
+    ]
 )
 
 #: higher-order op -> (index of its sub-graph, index of the sub-graph's first operand)
@@ -217,7 +237,7 @@ class FunctionalCopy:
             return self._emit(node, aten.full_like.default, (cell, args[1]), {}).node
         if name == "aten::zero_":
             return self._emit(node, aten.full_like.default, (cell, 0), {}).node
-        twin = functional_overload(target)
+        twin = functional_overload(target) or _with_same_arguments(target)
         if twin is None:
             raise _no_functional_form(node, target)
         made = self._emit(node, twin, args, kwargs).node
@@ -297,16 +317,14 @@ class FunctionalCopy:
         before = self.autocast
         if name == "wrap_with_autocast":
             self.autocast = args[1] if args[2] else None
-        results = self.copy(body, dict(zip(places, operands)))
+        results = self.copy(body, dict(zip(places, operands, strict=True)))
         self.autocast = before
         return results
 
     def _attach(self, name: str, body: GraphModule) -> Cell:
         """A node that reads the functional copy of a branch or loop body."""
         inner = FunctionalCopy()
-        env = {
-            n: inner.input(n.name, n.meta) for n in body.graph.nodes if n.op == "placeholder"
-        }
+        env = {n: inner.input(n.name, n.meta) for n in body.graph.nodes if n.op == "placeholder"}
         outputs = inner.copy(body, env)
         self.root[name] = inner.finish(outputs, name)
         return Cell(self.graph.get_attr(name))
@@ -315,7 +333,11 @@ class FunctionalCopy:
         """Float operands as autocast converts them: to the element type of the result."""
         value = node.meta.get("val")
         wanted = value.dtype if isinstance(value, torch.Tensor) else None
-        if wanted is None or not wanted.is_floating_point or kind.startswith(("aten.to", "aten._to")):
+        if (
+            wanted is None
+            or not wanted.is_floating_point
+            or kind.startswith(("aten.to", "aten._to"))
+        ):
             return args, kwargs
 
         def cast(v: Any) -> Any:
@@ -351,12 +373,26 @@ def _map(argument: Any, env: dict[Node, Any]) -> Any:
     return argument
 
 
+def _with_same_arguments(target: Any) -> Any:
+    """The functional overload with the arguments of an in-place op, whatever its name; or None."""
+    namespace, _, name = target._schema.name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
+    wanted = [str(a.type) for a in target._schema.arguments]
+    for overload in packet.overloads() if packet is not None else ():
+        candidate = getattr(packet, overload)
+        if [str(a.type) for a in candidate._schema.arguments] == wanted:
+            return candidate
+    return None
+
+
 def _compares(target: Any) -> bool:
     name = target._schema.name.removeprefix("aten::")
     return name in ("eq", "ne", "gt", "ge", "lt", "le") or name.startswith("logical_")
 
 
-def _without_dim_order(kind: str, target: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def _without_dim_order(
+    kind: str, target: Any, kwargs: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
     """ATen's op for ExecuTorch's op with a dim order (strides do not matter here)."""
     kwargs = {k: v for k, v in kwargs.items() if k != "dim_order"}
     ops = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -42,7 +42,9 @@ def import_fx(program: Program) -> Graph:
     """
     importer = _Importer()
     inputs = [importer.input(node) for node in program.placeholders]
-    outputs = importer.run(program.graph_module, dict(zip(program.placeholders, inputs)))
+    outputs = importer.run(
+        program.graph_module, dict(zip(program.placeholders, inputs, strict=True))
+    )
     return importer.finish(outputs, re_name(program.name))
 
 
@@ -217,13 +219,15 @@ class _Importer:
         if not isinstance(condition, Value):
             raise Unsupported("the condition is a size that is known only at run time")
         carried = [v for v in inputs if isinstance(v, Value)]
-        regions = [self._region(gm, inputs, f"{node.name}_{w}") for gm, w in ((yes, "then"), (no, "else"))]
+        regions = [
+            self._region(gm, inputs, f"{node.name}_{w}") for gm, w in ((yes, "then"), (no, "else"))
+        ]
         types = [v.type for v in regions[0].outputs]
         operands, attrs = pack((condition, *carried), {})
         return tuple(self.builder.emit("aten.cond", operands, attrs, types, regions))
 
     def _while_loop(self, test: Any, body: Any, carried: Any, extra: Any = ()) -> Any:
-        """Values that stay the same in the loop are carried too; constants move into the regions."""
+        """Values that stay the same in the loop are carried too, constants move into the body."""
         values = [self.value(v) for v in carried]
         kept = [v for v in extra if isinstance(v, Value)]
         inputs = [*values, *extra]
@@ -241,7 +245,7 @@ class _Importer:
         inner = _Importer()
         places = [n for n in gm.graph.nodes if n.op == "placeholder"]
         env: dict[Node, Any] = {}
-        for place, given in zip(places, inputs):
+        for place, given in zip(places, inputs, strict=True):
             if isinstance(given, Value):
                 env[place] = inner.builder.input(given.type, place.name)
             else:
@@ -254,7 +258,7 @@ class _Importer:
     def _inline(self, gm: GraphModule, inputs: Sequence[Any]) -> list[Any]:
         outer = self.gm
         places = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        results = self.run(gm, dict(zip(places, inputs)))
+        results = self.run(gm, dict(zip(places, inputs, strict=True)))
         self.gm = outer
         return results
 
@@ -286,7 +290,7 @@ def _has_value(arguments: Any) -> bool:
     return False
 
 
-@lru_cache(maxsize=None)
+@cache
 def _schema(target: Any) -> tuple[tuple[str, Any, bool], ...]:
     return tuple((a.name, a.default_value, a.kwarg_only) for a in target._schema.arguments)
 
@@ -342,4 +346,3 @@ def _meta(argument: Any) -> Any:
     if isinstance(argument, tuple):
         return [_meta(a) for a in argument]
     return argument
-

@@ -105,7 +105,7 @@ class Program:
         leaves = self._leaves(inputs)
         nodes = iter(self.placeholders)
         tensors = []
-        for leaf, spec in zip(leaves, self.inputs):
+        for leaf, spec in zip(leaves, self.inputs, strict=True):
             if spec.is_tensor:
                 tensors.append(_checked(leaf, spec.name, next(nodes)))
             elif leaf != spec.constant:
@@ -169,7 +169,10 @@ class Program:
         elif is_args_and_kwargs(inputs, names):
             args, kwargs = tuple(inputs[0]), dict(inputs[1])
         else:
-            args, kwargs = tuple(inputs[:count]), dict(zip(names, inputs[count:] if names else ()))
+            args, kwargs = (
+                tuple(inputs[:count]),
+                dict(zip(names, inputs[count:] if names else (), strict=True)),
+            )
         missing = [n for n in names if n not in kwargs]
         if missing or len(kwargs) > len(names):
             raise BadInput(f"keyword inputs {', '.join(kwargs) or 'none'}",
@@ -224,7 +227,7 @@ def _checked(leaf: Any, name: str, node: Node) -> torch.Tensor:
     tensor = leaf if isinstance(leaf, torch.Tensor) else _to_tensor(leaf, name)
     expected = node.meta["val"].shape
     fits = len(expected) == tensor.dim() and all(
-        not isinstance(e, int) or e == d for e, d in zip(expected, tensor.shape)
+        not isinstance(e, int) or e == d for e, d in zip(expected, tensor.shape, strict=True)
     )
     if not fits:
         raise BadInput(

@@ -12,12 +12,43 @@ from npuc.ir import DType, Graph, Op, Quant, TensorType, Value
 #: ops whose result consists of elements of their float operands: quantization commutes with them
 SELECTIONS = frozenset(
     f"aten.{name}"
-    for name in (
-        "view permute expand repeat slice cat pad flip roll pixel_shuffle pixel_unshuffle unfold "
-        "im2col slice_scatter as_strided gather index_select index.Tensor embedding index_put "
-        "index_copy scatter.src where maximum minimum max_pool2d max_pool3d amax amin clamp "
-        "upsample_nearest2d _upsample_nearest_exact2d topk sort max_pool2d_with_indices"
-    ).split()
+    for name in [
+        "view",
+        "permute",
+        "expand",
+        "repeat",
+        "slice",
+        "cat",
+        "pad",
+        "flip",
+        "roll",
+        "pixel_shuffle",
+        "pixel_unshuffle",
+        "unfold",
+        "im2col",
+        "slice_scatter",
+        "as_strided",
+        "gather",
+        "index_select",
+        "index.Tensor",
+        "embedding",
+        "index_put",
+        "index_copy",
+        "scatter.src",
+        "where",
+        "maximum",
+        "minimum",
+        "max_pool2d",
+        "max_pool3d",
+        "amax",
+        "amin",
+        "clamp",
+        "upsample_nearest2d",
+        "_upsample_nearest_exact2d",
+        "topk",
+        "sort",
+        "max_pool2d_with_indices",
+    ]
 )
 
 
@@ -38,12 +69,14 @@ def stored(type: TensorType) -> Stored:
     assert quant is not None
     if type.dtype is not DType.UINT8:
         return Stored(type.dtype, quant)
-    signed = Quant(quant.scale, quant.zero_point - 128, quant.axis, quant.qmin - 128, quant.qmax - 128)
+    signed = Quant(
+        quant.scale, quant.zero_point - 128, quant.axis, quant.qmin - 128, quant.qmax - 128
+    )
     return Stored(DType.INT8, signed)
 
 
 def is_selection(op: Op) -> bool:
-    """Whether quantization commutes with this op: it moves and chooses elements, one float result."""
+    """Whether quantization commutes with an op: it only moves or chooses elements."""
     if op.kind not in SELECTIONS or sum(is_real(r) for r in op.results) != 1:
         return False
     if op.kind == "aten.index_put":
@@ -58,10 +91,12 @@ def is_real(value: Value) -> bool:
 
 @dataclass
 class Demand:
-    """`wanted[v]`: the forms in which v is read quantized. `leaks`: values also read as floats."""
+    """`wanted[v]`: the forms in which v is read quantized. `leaks`: values also read as floats.
+    `branch[op, i]`: the form in which the branches of a cond want its input i."""
 
     wanted: dict[Value, dict[Stored, None]] = field(default_factory=dict)
     leaks: set[Value] = field(default_factory=set)
+    branch: dict[tuple[Op, int], Stored] = field(default_factory=dict)
 
     def forms(self, value: Value) -> list[Stored]:
         """The forms of a value that is only read quantized; empty for any other."""
@@ -122,12 +157,13 @@ def _visit_regions(demand: Demand, op: Op) -> None:
     for index, operand in enumerate(op.operands[1:]):
         if not is_real(operand):
             continue
-        places = [(d, region.inputs[index]) for d, region in zip(inner, op.regions)]
+        places = [(d, region.inputs[index]) for d, region in zip(inner, op.regions, strict=True)]
         read = [(d, v) for d, v in places if v in d.wanted or v in d.leaks]
         found = {common_form(d.forms(v)) for d, v in read}
         form = found.pop() if len(found) == 1 else None
         if form is not None:
             demand.want(operand, form)
+            demand.branch[op, index] = form
         elif read:
             demand.leaks.add(operand)
 

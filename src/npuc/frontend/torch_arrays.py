@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ _VIEWED = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def dtype_of(dtype: torch.dtype) -> DType:
     """Our element type for PyTorch's; Unsupported when there is none (complex numbers, ...)."""
     found = _BY_TORCH.get(dtype)

@@ -45,7 +45,8 @@ def refuse_training(node: Node, target: Any, kind: str) -> None:
         active = bool(_argument(node, target, flag)) and bool(_argument(node, target, amount))
     elif kind in _BATCH_NORMS:
         flag, mean = _BATCH_NORMS[kind]
-        active = flag < 0 or bool(_argument(node, target, flag)) and _argument(node, target, mean) is not None
+        trains = flag < 0 or bool(_argument(node, target, flag))
+        active = trains and _argument(node, target, mean) is not None
     else:
         return
     if active:

@@ -8,6 +8,7 @@ from npuc.frontend.spellings import (  # noqa: F401 - importing registers the sp
     quantize,
     reduce,
     shape,
+    unary,
 )
 from npuc.frontend.spellings.registry import SPELLINGS, Spelling
 from npuc.frontend.spellings.speller import Speller

@@ -59,9 +59,7 @@ def index(c: Speller, x: Value, indices: Sequence[Value | None]) -> Value:
     return c.make("aten.index.Tensor", c.out[0], x, places)
 
 
-@spells(
-    "index_put _unsafe_index_put _index_put_impl", into="index_put"
-)
+@spells("index_put _unsafe_index_put _index_put_impl", into="index_put")
 def index_put(
     c: Speller, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool,
     unsafe: bool = False,
@@ -71,9 +69,7 @@ def index_put(
     return c.make("aten.index_put", c.out[0], x, places, values, accumulate)
 
 
-def _as_integers(
-    c: Speller, x: Value, indices: Sequence[Value | None]
-) -> list[Value | None]:
+def _as_integers(c: Speller, x: Value, indices: Sequence[Value | None]) -> list[Value | None]:
     """Index tensors per dim: constant boolean masks become the positions that they select."""
     places: list[Value | None] = []
     for given in indices:

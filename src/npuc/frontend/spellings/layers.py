@@ -11,7 +11,7 @@ from npuc.errors import Unsupported
 from npuc.frontend.spellings.registry import add, spells
 from npuc.frontend.spellings.shape import as_tuple
 from npuc.frontend.spellings.speller import Speller
-from npuc.ir import Dim, DType, TensorType, Value
+from npuc.ir import Dim, DType, TensorType, Value, pack
 
 # normalizations ------------------------------------------------------------------------------
 
@@ -147,12 +147,9 @@ def max_pool_with_indices(c: Speller, x: Value, *args: Any) -> tuple[Value, ...]
     if x.type.rank != 4 or "2d" not in c.op.kind:
         return None
     kernel, stride, padding, dilation, ceil_mode = args
-    whole = (kernel, stride or kernel, padding, dilation)
-    return c.emit(
-        c.op.kind, (x,),
-        {"args": (c.op.attrs["args"][0], *(as_tuple(v, 2) for v in whole), ceil_mode), "kwargs": {}},
-        c.out,
-    )  # fmt: skip
+    pairs = [as_tuple(v, 2) for v in (kernel, stride or kernel, padding, dilation)]
+    operands, attrs = pack((x, *pairs, ceil_mode), {})
+    return c.emit(c.op.kind, operands, attrs, c.out)
 
 
 @spells("avg_pool1d avg_pool2d avg_pool3d", into="avg_pool2d")
@@ -196,9 +193,9 @@ def _adaptive(c: Speller, x: Value, type: TensorType, over_all: str, pool: str) 
         return x
     if wanted == (1, 1):
         return c.make(over_all, type, x, (2, 3), True)
-    if any(s % w for s, w in zip(size, wanted)):
+    if any(s % w for s, w in zip(size, wanted, strict=True)):
         return None
-    kernel = tuple(s // w for s, w in zip(size, wanted))
+    kernel = tuple(s // w for s, w in zip(size, wanted, strict=True))
     if pool == "aten.max_pool2d":
         return c.make(pool, type, x, kernel, kernel, (0, 0), (1, 1), False)
     return c.make(pool, type, x, kernel, kernel, (0, 0), False, True, None)
@@ -210,9 +207,9 @@ def adaptive_avg_pool3d(c: Speller, x: Value, output_size: Any) -> Value | None:
     size, wanted = wide.type.ints[2:], type.ints[2:]
     if wanted == (1, 1, 1):
         return c.view(c.make("aten.mean.dim", type, wide, (2, 3, 4), True), c.out[0].shape)
-    if any(s % w for s, w in zip(size, wanted)):
+    if any(s % w for s, w in zip(size, wanted, strict=True)):
         return None
-    kernel = tuple(s // w for s, w in zip(size, wanted))
+    kernel = tuple(s // w for s, w in zip(size, wanted, strict=True))
     made = c.make("aten.avg_pool3d", type, wide, kernel, kernel, (0, 0, 0), False, True, None)
     return c.view(made, c.out[0].shape)
 

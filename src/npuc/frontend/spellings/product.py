@@ -58,7 +58,7 @@ def _matmul(c: Speller, a: Value, b: Value) -> Value:
     right = (*b.type.shape, 1) if b.type.rank == 1 else b.type.shape
     rank = max(len(left), len(right))
     left, right = (1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right
-    batch = tuple(_wider(m, n) for m, n in zip(left[:-2], right[:-2]))
+    batch = tuple(_wider(m, n) for m, n in zip(left[:-2], right[:-2], strict=True))
     type = TensorType(out.dtype, (*batch, left[-2], right[-1]))
     return c.view(c.make("aten.matmul", type, c.view(a, left), c.view(b, right)), out.shape)
 
@@ -68,9 +68,7 @@ def _wider(m: Dim, n: Dim) -> Dim:
 
 
 @spells("addmm", into=_SUM)
-def addmm(
-    c: Speller, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1
-) -> Value:
+def addmm(c: Speller, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
     is_layer = is_constant(b) and not is_constant(a) and beta == 1 and alpha == 1
     if is_layer and is_constant(bias) and bias.type.size in (1, b.type.shape[1]):
         return _linear(c, a, c.permute(b, (1, 0)), bias)
@@ -99,9 +97,7 @@ def _plus(c: Speller, bias: Value, product: Value, beta: Any, alpha: Any) -> Val
 # convolutions --------------------------------------------------------------------------------
 
 
-@spells(
-    "conv1d conv2d conv3d conv1d.padding conv2d.padding conv3d.padding", into="convolution"
-)
+@spells("conv1d conv2d conv3d conv1d.padding conv2d.padding conv3d.padding", into="convolution")
 def conv(
     c: Speller, x: Value, weight: Value, bias: Value | None, stride: Any, padding: Any,
     dilation: Any, groups: int,
@@ -111,16 +107,12 @@ def conv(
     return _convolution(c, x, weight, bias, stride, padding, dilation, False, zeros, groups)
 
 
-@spells(
-    "conv_transpose1d conv_transpose2d.input conv_transpose3d.input", into="convolution"
-)
+@spells("conv_transpose1d conv_transpose2d.input conv_transpose3d.input", into="convolution")
 def conv_transpose(
     c: Speller, x: Value, weight: Value, bias: Value | None, stride: Any, padding: Any,
     output_padding: Any, groups: int, dilation: Any,
 ) -> Value:  # fmt: skip
-    return _convolution(
-        c, x, weight, bias, stride, padding, dilation, True, output_padding, groups
-    )
+    return _convolution(c, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 @spells("convolution _convolution _convolution.deprecated", into="convolution")
@@ -154,6 +146,6 @@ def _pairs(padding: Any, kernel: Sequence[int], dilation: Sequence[int]) -> tupl
     if padding == "valid":
         return (0, 0) * len(kernel)
     if padding == "same":
-        totals = [d * (k - 1) for d, k in zip(dilation, kernel)]
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
         return tuple(p for t in totals for p in (t // 2, t - t // 2))
     return tuple(p for n in as_tuple(padding, len(kernel)) for p in (n, n))

@@ -70,7 +70,8 @@ def dequantize_affine(
 
 
 @spells(
-    "quantized_decomposed.choose_qparams.tensor quantized_decomposed.choose_qparams_symmetric.tensor "
+    "quantized_decomposed.choose_qparams.tensor "
+    "quantized_decomposed.choose_qparams_symmetric.tensor "
     "quantized_decomposed.choose_qparams_per_token "
     "quantized_decomposed.choose_qparams_per_token_asymmetric "
     "quantized_decomposed.quantize_per_token quantized_decomposed.dequantize_per_token "
@@ -97,7 +98,7 @@ def not_converted(c: Speller, *_: Any, **__: Any) -> Value:
 
 def channel_axis(block: Sequence[int], shape: Sequence[int]) -> int | None:
     """Axis of per-channel blocks, None for one block per tensor; Unsupported for other blocks."""
-    split = [d for d, (b, s) in enumerate(zip(block, shape)) if b not in (s, -1)]
+    split = [d for d, (b, s) in enumerate(zip(block, shape, strict=True)) if b not in (s, -1)]
     if not split:
         return None
     if len(split) > 1 or block[split[0]] != 1:
@@ -108,7 +109,9 @@ def channel_axis(block: Sequence[int], shape: Sequence[int]) -> int | None:
 def _quant(scale: Any, zero: Any, axis: int | None, low: Any, high: Any) -> Quant:
     scales = _numbers(scale, np.float64)
     zeros = _numbers(0 if zero is None else zero, np.int64)
-    return Quant(scales, zeros, axis, int(_numbers(low, np.int64)[0]), int(_numbers(high, np.int64)[0]))
+    return Quant(
+        scales, zeros, axis, int(_numbers(low, np.int64)[0]), int(_numbers(high, np.int64)[0])
+    )
 
 
 def _numbers(x: Any, dtype: Any) -> np.ndarray:

@@ -137,9 +137,7 @@ def _biased(kind: str) -> Callable[..., Value]:
     def respell(c: Speller, x: Value, *args: Any) -> Value:
         dims, unbiased, keepdim = args if len(args) == 3 else (None, args[0], False)
         correction = 1 if unbiased else 0
-        return c.make(
-            kind, c.out[0], x, all_dims(x, dims), correction=correction, keepdim=keepdim
-        )
+        return c.make(kind, c.out[0], x, all_dims(x, dims), correction=correction, keepdim=keepdim)
 
     return respell
 

@@ -59,7 +59,7 @@ def movedim(c: Speller, x: Value, source: Any, destination: Any) -> Value:
     sources = [d % rank for d in (source if isinstance(source, (tuple, list)) else [source])]
     places = destination if isinstance(destination, (tuple, list)) else [destination]
     rest = [d for d in range(rank) if d not in sources]
-    for place, dim in sorted(zip([p % rank for p in places], sources)):
+    for place, dim in sorted(zip([p % rank for p in places], sources, strict=True)):
         rest.insert(place, dim)
     return c.permute(x, rest)
 
@@ -71,7 +71,7 @@ def expand(c: Speller, x: Value, *_: Any, implicit: bool = False) -> Value:
 
 @spells("broadcast_tensors", into="expand")
 def broadcast_tensors(c: Speller, values: Sequence[Value]) -> tuple[Value, ...]:
-    return tuple(c.expand(v, t.shape) for v, t in zip(values, c.out))
+    return tuple(c.expand(v, t.shape) for v, t in zip(values, c.out, strict=True))
 
 
 @spells("copy", into="expand")
@@ -90,7 +90,7 @@ def repeat(c: Speller, x: Value, repeats: Sequence[int]) -> Value:
     rank = max(len(repeats), x.type.rank)
     counts = (1,) * (rank - len(repeats)) + tuple(repeats)
     x = c.view(x, (1,) * (rank - x.type.rank) + x.type.shape)
-    if all(n == 1 or size == 1 for n, size in zip(counts, x.type.shape)):
+    if all(n == 1 or size == 1 for n, size in zip(counts, x.type.shape, strict=True)):
         return c.expand(x, c.out[0].shape)
     return c.make("aten.repeat", x.type.with_(shape=c.out[0].shape), x, counts)
 
@@ -137,15 +137,13 @@ def split(c: Speller, x: Value, pieces: Any, dim: int = 0) -> tuple[Value, ...] 
         return None
     ends = [int(e) for e in np.cumsum(sizes)]  # type: ignore[arg-type]
     starts = [0, *ends[:-1]]
-    return tuple(c.slice(x, dim, s, e) for s, e in zip(starts, ends))
+    return tuple(c.slice(x, dim, s, e) for s, e in zip(starts, ends, strict=True))
 
 
 @spells("unbind.int", into="slice")
 def unbind(c: Speller, x: Value, dim: int) -> tuple[Value, ...]:
     dim %= x.type.rank
-    return tuple(
-        c.view(c.slice(x, dim, i, i + 1), out.shape) for i, out in enumerate(c.out)
-    )
+    return tuple(c.view(c.slice(x, dim, i, i + 1), out.shape) for i, out in enumerate(c.out))
 
 
 @spells("select.int", into="slice")
@@ -308,7 +306,7 @@ def roll(c: Speller, x: Value, shifts: Sequence[int], dims: Sequence[int]) -> Va
 def _roll(c: Speller, x: Value, shifts: Sequence[int], dims: Sequence[int]) -> Value:
     sizes = x.type.ints
     total: dict[int, int] = {}
-    for shift, dim in zip(shifts, dims):
+    for shift, dim in zip(shifts, dims, strict=True):
         dim %= x.type.rank
         total[dim] = (total.get(dim, 0) + shift) % max(sizes[dim], 1)
     moved = {d: s for d, s in sorted(total.items()) if s}

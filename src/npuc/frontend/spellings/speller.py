@@ -11,7 +11,6 @@ import numpy as np
 from npuc.frontend.fold_constants import is_dequantize
 from npuc.ir import Builder, Dim, DType, Op, Quant, Shape, TensorType, Value, pack
 
-
 #: constants are expanded at once up to this many elements
 FOLDED_ELEMENTS = 2**14
 
@@ -81,7 +80,12 @@ class Speller(Builder):
         x = self.view(x, (1,) * (len(shape) - x.type.rank) + x.type.shape)
         if shape == x.type.shape:
             return x
-        if x.is_const and x.type.quant is None and x.type.is_static and _count(shape) <= FOLDED_ELEMENTS:
+        if (
+            x.is_const
+            and x.type.quant is None
+            and x.type.is_static
+            and _count(shape) <= FOLDED_ELEMENTS
+        ):
             array = np.ascontiguousarray(np.broadcast_to(x.array, shape))
             return self._constant(x, array, _moved(x.type, shape))
         return self.make("aten.expand", _moved(x.type, shape), x, shape)
