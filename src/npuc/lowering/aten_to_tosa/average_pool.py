@@ -54,18 +54,18 @@ def avg_pool3d(
     image = b.reshape(image, (n * d, h, w, c))
     area = Window(1, 1, 0, rows.out * columns.out)
     out = b.out[0].with_(shape=(n, depth.out, area.out, c))
-    if _same_codes(x.type, out):  # two roundings, of half a step each
+    if same_codes(x.type, out):  # two roundings, of half a step each
         plane_type = x.type.with_(shape=(n * d, rows.out, columns.out, c))
         y = average_window(b, image, (rows, columns), counts[1:], plane_type)
         y = b.reshape(y, (n, d, area.out, c))
         y = average_window(b, y, (depth, area), [counts[0], np.ones(area.out)], out)
     else:
-        sums = _accumulate(b, image, (rows, columns), 1)
+        sums = accumulate(b, image, (rows, columns), 1)
         if sums.type.dtype is DType.INT48:  # 48-bit values cannot be moved
             sums = b.rescale(sums, 1.0, DType.INT32)
         sums = _sum_depth(b, b.reshape(sums, (n, d, area.out, c)), depth)
         divisor = np.outer(counts[0], np.outer(counts[1], counts[2]))
-        y = _divide(b, sums, divisor.reshape(1, depth.out, area.out, 1), x.type, out)
+        y = divide(b, sums, divisor.reshape(1, depth.out, area.out, 1), x.type, out)
     y = b.reshape(y, (n, depth.out, rows.out, columns.out, c))
     return b.transpose(y, NCHW[5])
 
@@ -151,16 +151,17 @@ def average_window(
     check_type(b, x)
     elements = [divisors(w, s, False) for w, s in zip(axes, x.type.ints[1:3])]
     of_elements = all(np.array_equal(c, e) for c, e in zip(counts, elements))
-    if of_elements and _same_codes(x.type, out):
+    if of_elements and same_codes(x.type, out):
         return recode(b, _average(b, x, axes), out)
     divisor = np.outer(counts[0], counts[1]).astype(np.float64)
     if x.type.dtype.is_float and np.all(divisor == divisor[0, 0]):
-        return _accumulate(b, x, axes, 1 / divisor[0, 0])
-    sums = _accumulate(b, x, axes, 1)
-    return _divide(b, sums, divisor.reshape(1, *divisor.shape, 1), x.type, out)
+        return accumulate(b, x, axes, 1 / divisor[0, 0])
+    sums = accumulate(b, x, axes, 1)
+    return divide(b, sums, divisor.reshape(1, *divisor.shape, 1), x.type, out)
 
 
-def _same_codes(have: TensorType, want: TensorType) -> bool:
+def same_codes(have: TensorType, want: TensorType) -> bool:
+    """Whether a code means the same in both types; all floats do."""
     if have.quant is None or want.quant is None:
         return have.dtype.is_float
     return (have.dtype, have.quant.s, have.quant.zp) == (want.dtype, want.quant.s, want.quant.zp)
@@ -175,7 +176,7 @@ def _average(b: TosaBuilder, x: Value, axes: Sequence[Window]) -> Value:
     )  # fmt: skip
 
 
-def _accumulate(b: TosaBuilder, x: Value, axes: Sequence[Window], weight: float) -> Value:
+def accumulate(b: TosaBuilder, x: Value, axes: Sequence[Window], weight: float) -> Value:
     """Sums of the windows, each element times `weight` (1 for integers)."""
     x, pad = fit(b, x, axes)
     dtype, channels = x.type.dtype, x.type.ints[3]
@@ -190,7 +191,7 @@ def _accumulate(b: TosaBuilder, x: Value, axes: Sequence[Window], weight: float)
     )  # fmt: skip
 
 
-def _divide(
+def divide(
     b: TosaBuilder, sums: Value, divisor: np.ndarray, x: TensorType, out: TensorType
 ) -> Value:
     """Sums of elements of type `x` over `divisor`: in the RESCALE where it is one, else by MUL."""

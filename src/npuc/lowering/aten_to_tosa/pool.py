@@ -47,8 +47,10 @@ def windows(
     if not all(isinstance(s, int) for s in (*sizes, *b.op.operands[0].type.shape[2:])):  # type: ignore[union-attr]
         b.refuse(f"pooling over the symbolic shape {b.op.operands[0].type.shape}")  # type: ignore[union-attr]
     dilation = dilation or (1,) * len(sizes)
-    return [Window(k, s, p, int(n), d) for k, s, p, n, d in
-            zip(kernel, stride, padding, sizes, dilation)]  # type: ignore[arg-type]  # fmt: skip
+    return [
+        Window(k, s if n != 1 else 1, p, n, d)  # type: ignore[arg-type]
+        for k, s, p, n, d in zip(kernel, stride, padding, sizes, dilation)
+    ]
 
 
 def fit(b: TosaBuilder, x: Value, axes: Sequence[Window]) -> tuple[Value, tuple[int, ...]]:
@@ -87,8 +89,7 @@ def max_pool2d(
 ) -> Value:  # fmt: skip
     """max_pool2d -> MAX_POOL2D; dilated: one axis at a time on [N, H / d, d, ...]."""
     rows, columns = windows(b, kernel, stride, padding, dilation)
-    y = max_window(b, b.nhwc(x), rows, columns)
-    return recode(b, b.nchw(y), b.out[0])
+    return recode(b, b.nchw(max_window(b, b.nhwc(x), rows, columns)), b.out[0])
 
 
 @lowers("aten.max_pool3d")
