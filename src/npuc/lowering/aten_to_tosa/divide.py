@@ -51,19 +51,54 @@ def _divided(x: Term, y: Term) -> Term:
     return x * Term(x.b, x.b.const(inverse, y.dtype))
 
 
-def floor_divided(x: Term, y: Term) -> Term:
-    """floor(x / y). The reciprocal may be off by an ulp: the remainder's sign corrects the quotient."""
+def floor_parts(x: Term, y: Term) -> tuple[Term, Term]:
+    """(floor(x / y), x minus that multiple of y) as exact arithmetic gives them.
+
+    The estimate from the reciprocal is off by one at most; the exact remainder tells.
+    """
     quotient = _divided(x, y).floor()
-    left = x - quotient * y
-    remainder = (y < 0.0).select(-left, left)
-    low = (remainder < 0.0).select(quotient - 1.0, quotient)
-    return (remainder >= y.abs()).select(quotient + 1.0, low)
+    left = (x - quotient * y) - product_error(quotient, y)
+    divisor, negative = y.abs(), y < 0.0
+    left = negative.select(-left, left)
+    low, high = left < 0.0, left >= divisor
+    quotient = high.select(quotient + 1.0, low.select(quotient - 1.0, quotient))
+    left = high.select(left - divisor, low.select(left + divisor, left))
+    return quotient, negative.select(-left, left)
+
+
+def product_error(x: Term, y: Term) -> Term:
+    """x * y minus its rounding to float32, exactly (Dekker): products of halves have no rounding."""
+    (a, b), (c, d) = _halves(x), _halves(y)
+    return ((a * c - x * y) + a * d + b * c) + b * d
+
+
+def _halves(x: Term) -> tuple[Term, Term]:
+    """The upper 12 bits of a float32's significand and the rest (Veltkamp)."""
+    wide = x * 4097.0
+    high = wide - (wide - x)
+    return high, x - high
+
+
+def floor_divided(x: Term, y: Term) -> Term:
+    """floor(x / y)."""
+    return floor_parts(x, y)[0]
 
 
 def trunc_divided(x: Term, y: Term) -> Term:
     """x / y rounded towards zero."""
     magnitude = floor_divided(x.abs(), y.abs())
     return ((x < 0.0) ^ (y < 0.0)).select(-magnitude, magnitude)
+
+
+def floor_remainder(x: Term, y: Term) -> Term:
+    """x - floor(x / y) * y."""
+    return floor_parts(x, y)[1]
+
+
+def trunc_remainder(x: Term, y: Term) -> Term:
+    """x - trunc(x / y) * y: that of the magnitudes with the sign of x."""
+    left = floor_parts(x.abs(), y.abs())[1]
+    return (x < 0.0).select(-left, left)
 
 
 def integer_trunc(x: Term, y: Term) -> Term:
@@ -101,9 +136,9 @@ def _remainder(b: TosaBuilder, x: Value, y: Value, mode: str) -> Value:
             return _remainder_of_number(b, x, float(real_constant(y).flat[0]), mode, out)
         return quotient_remainder(b, x, y, mode, out)
     if out.dtype.is_float:
-        whole = floor_divided if mode == "floor" else trunc_divided
+        formula = floor_remainder if mode == "floor" else trunc_remainder
         left, right = terms(b, x, y, dtype=out.dtype)
-        return in_fp32(b, lambda n, d: n - whole(n, d) * d, left.value, right.value)
+        return in_fp32(b, formula, left.value, right.value)
     left, right = terms(b, x, y, dtype=_integer(out.dtype))
     quotient = integer_floor(left, right) if mode == "floor" else integer_trunc(left, right)
     return (left - quotient * right).cast(out.dtype).value
