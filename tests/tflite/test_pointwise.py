@@ -258,3 +258,13 @@ def test_uint8_is_carried_by_int8() -> None:
     q = Quant(4 / 255, 10, None, 0, 255)
     check_tflite("aten.exp", (given(x, q, DType.UINT8),), torch.exp,
                  out_quant=Quant(0.25, 3, None, 0, 255), out_dtype=DType.UINT8)  # fmt: skip
+
+
+def test_glu_and_shifts() -> None:
+    x = normal(2, 6, 4)
+    check_tflite("aten.glu", (given(x), 1), aten.glu)
+    want = aten.glu(torch.from_numpy(x), 1).numpy()
+    check_tflite("aten.glu", (given(x, quant_for(x)), 1), aten.glu, out_quant=quant_for(want))
+    ints = rng.integers(0, 9, (3, 4))
+    check_tflite("aten.bitwise_left_shift.Tensor", (given(ints), constant(np.array([0, 1, 2, 3]))),
+                 torch.bitwise_left_shift)  # fmt: skip

@@ -105,6 +105,14 @@ def shift_right(b: TfliteBuilder, x: Value, y: Value) -> Value:
     return binary(b, "RIGHT_SHIFT", x, y, b.out[0], DType.INT32)
 
 
+@lowers("aten.bitwise_left_shift.Tensor", dialect="tflite")
+def shift_left(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """bitwise_left_shift by constants -> MUL by powers of two."""
+    b.require(y.is_const, "a left shift by computed distances")
+    powers = np.left_shift(1, y.array.astype(np.int64)).astype(np.int32)
+    return binary(b, "MUL", x, b.const(powers), b.out[0], DType.INT32)
+
+
 @lowers("aten.where", "aten.where.self", dialect="tflite")
 def where(b: TfliteBuilder, condition: Value, x: Value, y: Value) -> Value:
     """where, masked_fill, tril ... -> SELECT_V2; quantized: both get the parameters of the result."""

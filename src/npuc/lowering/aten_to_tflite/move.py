@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from npuc.ir import Value
+from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tflite.emit_convolution import strided
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder
@@ -180,20 +180,29 @@ def _repeated(b: TfliteBuilder, edge: Value, axis: int, count: int) -> Value | N
 def pixel_shuffle(b: TfliteBuilder, x: Value, factor: int) -> Value:
     """pixel_shuffle -> DEPTH_TO_SPACE, after the channels are put in TFLite's order."""
     n, c, h, w = x.type.ints
-    y = swap_channel_blocks(b, b.nhwc(x), c // factor**2, factor**2)
-    if factor > 1:
-        y = b.DEPTH_TO_SPACE(y, block_size=factor)
-    return b.as_result(b.nchw(y))
+    if factor == 1:
+        return b.as_result(x)
+    c //= factor**2
+    if x.type.dtype is DType.INT16:  # LiteRT has no DEPTH_TO_SPACE of it
+        blocks = b.reshape(x, (n, c, factor, factor, h, w))
+        y = b.reshape(b.transpose(blocks, (0, 1, 4, 2, 5, 3)), (n, c, h * factor, w * factor))
+        return b.as_result(y)
+    y = swap_channel_blocks(b, b.nhwc(x), c, factor**2)
+    return b.as_result(b.nchw(b.DEPTH_TO_SPACE(y, block_size=factor)))
 
 
 @lowers("aten.pixel_unshuffle", dialect="tflite")
 def pixel_unshuffle(b: TfliteBuilder, x: Value, factor: int) -> Value:
     """pixel_unshuffle -> SPACE_TO_DEPTH, then the channels are put in PyTorch's order."""
-    y = b.nhwc(x)
-    if factor > 1:
-        y = b.SPACE_TO_DEPTH(y, block_size=factor)
-    y = swap_channel_blocks(b, y, factor**2, x.type.ints[1])
-    return b.as_result(b.nchw(y))
+    n, c, h, w = x.type.ints
+    if factor == 1:
+        return b.as_result(x)
+    if x.type.dtype is DType.INT16:  # LiteRT has no SPACE_TO_DEPTH of it
+        blocks = b.reshape(x, (n, c, h // factor, factor, w // factor, factor))
+        y = b.transpose(blocks, (0, 1, 3, 5, 2, 4))
+        return b.as_result(b.reshape(y, b.out[0].ints))
+    y = b.SPACE_TO_DEPTH(b.nhwc(x), block_size=factor)
+    return b.as_result(b.nchw(swap_channel_blocks(b, y, factor**2, c)))
 
 
 def swap_channel_blocks(b: TfliteBuilder, x: Value, outer: int, inner: int) -> Value:

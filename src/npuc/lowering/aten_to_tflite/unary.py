@@ -167,6 +167,18 @@ def _neg(b: TfliteBuilder, x: Value) -> Value:
     return binary(b, "SUB", zero, x, out)
 
 
+@lowers("aten.glu", dialect="tflite")
+def glu(b: TfliteBuilder, x: Value, dim: int = -1) -> Value:
+    """glu -> first half * LOGISTIC(second half)."""
+    from npuc.lowering.aten_to_tflite.emit_convolution import strided
+    from npuc.lowering.aten_to_tflite.operands import binary
+
+    dim %= x.type.rank
+    size = x.type.ints[dim]
+    first, second = strided(b, x, dim, 0, size // 2, 1), strided(b, x, dim, size // 2, size, 1)
+    return binary(b, "MUL", first, b.LOGISTIC(second), b.out[0])
+
+
 @lowers("aten.prelu", dialect="tflite")
 def prelu(b: TfliteBuilder, x: Value, weight: Value) -> Value:
     """prelu -> PRELU, its slopes along the channels; LEAKY_RELU for one slope."""
