@@ -102,11 +102,12 @@ def adaptive_avg_pool2d(b: TosaBuilder, x: Value, output_size: Sequence[int]) ->
             shape = (size[0], rows.out, columns.out, size[3])
             counts = [np.full(a.out, a.kernel) for a in (rows, columns)]
             cells.append(average_window(b, part, (rows, columns), counts, out.with_(shape=shape)))
-        bands.append(_concat(b, cells, 2))
-    return b.nchw(_concat(b, bands, 1))
+        bands.append(concat(b, cells, 2))
+    return b.nchw(concat(b, bands, 1))
 
 
-def _concat(b: TosaBuilder, parts: list[Value], axis: int) -> Value:
+def concat(b: TosaBuilder, parts: list[Value], axis: int) -> Value:
+    """CONCAT, or the only part itself."""
     if len(parts) == 1:
         return parts[0]
     return b.CONCAT(*parts, axis=axis, quant=parts[0].type.quant)  # type: ignore[no-any-return]
