@@ -77,7 +77,7 @@ def _result(b: TosaBuilder, y: Value) -> Value:
 
 @lowers_by_rows("aten.index_select")
 def index_select(rows: Rows, b: TosaBuilder, x: Value, dim: int, index: Value) -> Value:
-    """index_select -> GATHER with the dimensions before `dim` as batch; a constant index: slices."""
+    """index_select -> GATHER, the dimensions before `dim` as batch; a constant index: slices."""
     if index.is_const:
         return _constant_rows(b, x, dim, index)
     static(b, x, index)
@@ -137,7 +137,7 @@ def _repeated(b: TosaBuilder, index: Value, dim: int) -> tuple[Value, bool]:
 
 @lowers_by_rows("aten.index.Tensor")
 def index_tensor(rows: Rows, b: TosaBuilder, x: Value, indices: Sequence[Value | None]) -> Value:
-    """x[i, :, j, ...] -> the indexed dimensions made neighbours, one GATHER by their joint index."""
+    """x[i, :, j, ...] -> the indexed dimensions as neighbours, one GATHER by their joint index."""
     joint = joint_index(b, x, indices)
     if joint.index.is_const:
         picks = joint.index.array.reshape(-1)

@@ -14,8 +14,8 @@ from npuc.lowering.tosa_builder import TosaBuilder
 #: rows(b, values [N, K, C], indices INT32 [N, W] in 0..K-1) -> [N, W, C] of the values' type
 Rows = Callable[[TosaBuilder, Value, Value], Value]
 
-#: positions of a one-hot row that one convolution spreads: the numbers it compares fit INT8
-SPREAD = 64
+#: a digit of an index: the others are worth this much
+DIGIT = 64
 
 
 def gathered_rows(b: TosaBuilder, values: Value, indices: Value) -> Value:
@@ -44,8 +44,7 @@ def one_hot_rows(b: TosaBuilder, values: Value, indices: Value) -> Value:
         codes = _times_table(b, mask, values)
     else:
         zero = b.const(np.zeros(1, np.int8))
-        rows = _padded_rows(b, values, mask.type.ints[2])
-        codes = b.MATMUL(mask, rows, zero, zero)
+        codes = b.MATMUL(mask, values, zero, zero)
     picked = b.rescale(codes, 1.0, DType.INT8, quant=values.type.quant)
     return b.reshape(picked, (n, indices.type.ints[1], channels))
 
@@ -53,9 +52,7 @@ def one_hot_rows(b: TosaBuilder, values: Value, indices: Value) -> Value:
 def _times_table(b: TosaBuilder, mask: Value, table: Value) -> Value:
     """[1, W, K] times a constant [1, K, C]: CONV2D 1x1 along the width."""
     _, width, size = mask.type.ints
-    _, rows, channels = table.type.ints
-    kernel = np.zeros((channels, 1, 1, size), np.int8)
-    kernel[:, 0, 0, :rows] = table.array[0].T
+    kernel = table.array[0].T.reshape(-1, 1, 1, size)
     zero, bias = b.const(np.zeros(1, np.int8)), b.const(np.zeros(1, np.int32))
     image = b.reshape(mask, (1, 1, width, size))
     return b.CONV2D(  # type: ignore[no-any-return]
@@ -63,39 +60,43 @@ def _times_table(b: TosaBuilder, mask: Value, table: Value) -> Value:
     )
 
 
-def _padded_rows(b: TosaBuilder, values: Value, size: int) -> Value:
-    """Values with rows of zeros behind, as many as the mask has columns that are never set."""
-    n, rows, channels = values.type.ints
-    if rows == size:
-        return values
-    if values.is_const:
-        padded = np.zeros((n, size, channels), np.int8)
-        padded[:, :rows] = values.array
-        return b.const(padded, DType.INT8, values.type.quant)
-    zeros = b.const(np.zeros((n, size - rows, channels), np.int8), DType.INT8, values.type.quant)
-    return b.CONCAT(values, zeros, axis=1, quant=values.type.quant)  # type: ignore[no-any-return]
-
-
 def one_hot(b: TosaBuilder, indices: Value, size: int) -> Value:
-    """INT8 mask [N, W, K], K the next multiple of SPREAD (or `size` itself below it): 1 at the index.
+    """INT8 mask [N, W, size] with a 1 at each index of 0..size-1.
 
-    Each index minus every SPREAD-th position, saturated to INT8, is spread to its SPREAD neighbours
-    by a convolution of ones with bias -0, -1, ..., and a TABLE tells 0 from the others.
+    One 1x1 convolution computes index - k for every k from the index's INT8 digits, with bias -k;
+    a TABLE tells 0 from all others.
     """
     n, width = indices.type.ints
-    spread = min(size, SPREAD)
-    blocks = math.ceil(size / spread)
-    starts = b.const(np.arange(blocks, dtype=np.int32).reshape(1, 1, blocks, 1) * spread)
-    apart = b.SUB(b.reshape(indices, (1, n * width, 1, 1)), starts)
-    near = b.rescale(apart, 1.0, DType.INT8)
-    kernel = b.const(np.ones((spread, 1, 1, 1), np.int8))
-    bias = b.const(-np.arange(spread, dtype=np.int32))
+    digits, weights, offset = _digits(b, b.reshape(indices, (1, 1, n * width, 1)), size)
+    kernel = np.broadcast_to(np.array(weights, np.int8), (size, 1, 1, len(weights)))
+    bias = b.const((offset - np.arange(size)).astype(np.int32))
     zero = b.const(np.zeros(1, np.int8))
-    distance = b.CONV2D(near, kernel, bias, zero, zero, acc_type=DType.INT32)
+    apart = b.CONV2D(digits, b.const(kernel), bias, zero, zero, acc_type=DType.INT32)
     hit = np.zeros(256, np.int8)
     hit[128] = 1
-    mask = b.TABLE(b.rescale(distance, 1.0, DType.INT8), b.const(hit), dtype=DType.INT8)
-    return b.reshape(mask, (n, width, blocks * spread))
+    mask = b.TABLE(b.rescale(apart, 1.0, DType.INT8), b.const(hit), dtype=DType.INT8)
+    return b.reshape(mask, (n, width, size))
+
+
+def _digits(b: TosaBuilder, index: Value, size: int) -> tuple[Value, list[int], int]:
+    """INT8 digits [1, 1, W, D] of an index, weights and an offset: the index is their sum."""
+    if size <= 256:
+        return _saturated(b, index, 128), [1], 128
+    rank = index.type.rank
+    # (2 * index + 1) / 128 is never half-way between two numbers: no rounding mode matters
+    doubled = affine(b, index, 2, 1 - DIGIT)
+    high = b.rescale(doubled, 0.5 / DIGIT, DType.INT32)
+    low = b.SUB(index, affine(b, high, DIGIT))
+    parts = math.ceil((size - 1) // DIGIT / 255)
+    digits = [_saturated(b, high, 128 + 255 * i) for i in range(parts)]
+    digits.append(_saturated(b, low, 0))
+    joined = b.CONCAT(*digits, axis=rank - 1)
+    return joined, [DIGIT] * parts + [1], DIGIT * 128 * parts
+
+
+def _saturated(b: TosaBuilder, x: Value, offset: int) -> Value:
+    """x - offset as INT8, saturated."""
+    return b.rescale(affine(b, x, 1, -offset), 1.0, DType.INT8)
 
 
 # -- indices --------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ def take(b: TosaBuilder, x: Value, axis: int, index: npt.ArrayLike) -> Value:
 
 
 def repetition(index: Index) -> tuple[Index, int, int]:
-    """base, times, each with index = tile(repeat(base, each), times), repeats as long as possible."""
+    """base, times, each with index = tile(repeat(base, each), times), as long as possible."""
     changes = np.flatnonzero(np.diff(index)) + 1
     each = math.gcd(*map(int, changes), index.size)
     base = index[::each]

@@ -53,9 +53,7 @@ def replaced_rows_by_mask(b: TosaBuilder, rows: Value, indices: Value, src: Valu
 
 def _mask_of_rows(b: TosaBuilder, indices: Value, size: int) -> Value:
     """INT8 [N, K, W]: 1 where entry w of the index names row k."""
-    mask = b.transpose(one_hot(b, indices, size), (0, 2, 1))
-    n, wide, width = mask.type.ints
-    return mask if wide == size else b.slice(mask, (0, 0, 0), (n, size, width))
+    return b.transpose(one_hot(b, indices, size), (0, 2, 1))
 
 
 def added_rows(b: TosaBuilder, rows: Value, indices: Value | None, src: Value) -> Value:
