@@ -13,6 +13,7 @@ from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, Quant, Shape, Value
 from npuc.passes.layout.behaviour import (
+    RESHAPES,
     data_operands,
     free_behaviour,
     is_view,
@@ -20,7 +21,7 @@ from npuc.passes.layout.behaviour import (
     renumber_shape,
 )
 from npuc.passes.layout.build_problem import build_problem, captured_values, solve_within
-from npuc.passes.layout.channel_order import Absorber, find_absorbers, reordered_operands
+from npuc.passes.layout.channel_order import WEIGHT_AXES, Absorber, find_absorbers, reordered_operands
 from npuc.passes.layout.problem import Choice
 from npuc.passes.layout.views import Arrangement, Order, Views, find_views, order_of
 from npuc.passes.transposition import emit_steps
@@ -30,7 +31,7 @@ Perm = tuple[int, ...]
 
 def assign_layout(graph: Graph, limits: Limits) -> Graph:
     """The graph with the cheapest layout of all values by bytes transposed."""
-    return _assign(graph, OpBuilder(limits), {})
+    return _assign(graph, limits.op_builder(), {})
 
 
 def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Graph:
@@ -84,7 +85,7 @@ class _Rebuild:
         order = tuple([natural.index(i) for i in now])
         for other in absorber.ops:
             self.channels.setdefault(other, []).append((sizes, order, side))
-            if side == 1 or other.kind != "tosa.CONV2D":
+            if side == 1 or other.kind not in WEIGHT_AXES:
                 self.reordered.add(other.results[0])
         if side == 0:
             self.reordered.add(op.results[0])
@@ -99,7 +100,7 @@ class _Rebuild:
             return
         if op not in self.chosen:
             self._fixed(op)
-        elif op.kind == "tosa.RESHAPE":
+        elif op.kind in RESHAPES:
             self._reshape(op, self.chosen[op])
         else:
             self._free(op, self.chosen[op])
@@ -116,7 +117,7 @@ class _Rebuild:
 
     def _region(self, region: Graph) -> Graph:
         captured = {v: self.as_in_graph(v) for v in captured_values(region)}
-        return _assign(region, OpBuilder(self.builder.limits), captured)
+        return _assign(region, self.builder.limits.op_builder(), captured)
 
     def _free(self, op: Op, choice: Choice) -> None:
         free = free_behaviour(op)
@@ -140,7 +141,8 @@ class _Rebuild:
         (root, order) = choice.reads[0]
         x = self.version(root, order)[0]
         shape = op.results[0].type.transposed(choice.result).ints
-        self._emit(op, [x, self.builder.shape(shape)], op.attrs, choice)
+        operands, attrs = self.builder.reshape_form(x, shape)
+        self._emit(op, operands, attrs, choice)
 
     def _emit(self, op: Op, operands: Sequence[Value], attrs: object, choice: Choice) -> None:
         (result,) = op.results

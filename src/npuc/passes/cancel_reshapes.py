@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.ir import Graph, Op, Value, sweep
+from npuc.passes.layout.behaviour import RESHAPES
 from npuc.passes.unary import replay, unary_chain
 from npuc.passes.uses import count_uses
 
@@ -16,7 +17,7 @@ def cancel_reshapes(graph: Graph, limits: Limits) -> Graph:
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         for old, new in zip(op.operands, operands):
             readers[new] = uses[old]
-        if op.kind != "tosa.RESHAPE" or not op.results[0].type.is_static:
+        if op.kind not in RESHAPES or not op.results[0].type.is_static:
             return None
         x, shape = operands[0], op.results[0].type.ints
         chain, source = unary_chain(x, lambda v: readers.get(v, 1))
@@ -28,8 +29,8 @@ def cancel_reshapes(graph: Graph, limits: Limits) -> Graph:
             return None
         return (b.reshape(replay(b, chain, inner), shape),)
 
-    return sweep(graph, rewrite, OpBuilder(limits))
+    return sweep(graph, rewrite, limits.op_builder())
 
 
 def is_reshape(value: Value) -> bool:
-    return value.op is not None and value.op.kind == "tosa.RESHAPE"
+    return value.op is not None and value.op.kind in RESHAPES

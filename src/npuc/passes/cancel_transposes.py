@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.ir import Graph, Op, Value, sweep
+from npuc.passes.layout.behaviour import TRANSPOSES
 from npuc.passes.unary import replay, unary_chain
 from npuc.passes.uses import count_uses
 
@@ -16,7 +17,7 @@ def cancel_transposes(graph: Graph, limits: Limits) -> Graph:
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         for old, new in zip(op.operands, operands):
             readers[new] = uses[old]
-        if op.kind != "tosa.TRANSPOSE":
+        if op.kind not in TRANSPOSES:
             return None
         (x,), perms = operands, op.attrs["perms"]
         chain, source = unary_chain(x, lambda v: readers.get(v, 1))
@@ -27,11 +28,11 @@ def cancel_transposes(graph: Graph, limits: Limits) -> Graph:
             return (move_axes(b, moved, joined),)
         return (move_axes(b, x, perms),)
 
-    return sweep(graph, rewrite, OpBuilder(limits))
+    return sweep(graph, rewrite, limits.op_builder())
 
 
 def is_transpose(value: Value) -> bool:
-    return value.op is not None and value.op.kind == "tosa.TRANSPOSE"
+    return value.op is not None and value.op.kind in TRANSPOSES
 
 
 def compose(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuc.dialects.tosa import Limits, OpBuilder
+from npuc.dialects.tosa import Limits
 from npuc.errors import BadInput
 from npuc.ir import Graph, Value, finish_mapped, sweep_ops
 
@@ -20,7 +20,7 @@ def set_io_layout(graph: Graph, io_layout: str, limits: Limits) -> Graph:
         return graph
     if io_layout != "channels_last":
         raise BadInput(f"io_layout {io_layout!r}", hint='it is "contiguous" or "channels_last"')
-    builder = OpBuilder(limits)
+    builder = limits.op_builder()
     new: dict[Value, Value] = {}
     for value in graph.inputs:
         if value.type.rank != 4:

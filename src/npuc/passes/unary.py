@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from npuc.ir import Builder, Op, TensorType, Value
+from npuc.passes.layout import tflite_operators
 from npuc.passes.layout.behaviour import UNARY
 
 #: operators that commute with every monotone function of an element
@@ -16,7 +17,11 @@ MOVING = frozenset(
 
 def is_unary(op: Op | None) -> bool:
     """Whether `op` works element by element, the same for every element of its first operand."""
-    if op is None or not op.kind.startswith("tosa.") or op.name not in UNARY:
+    if op is None:
+        return False
+    if op.kind.startswith("tflite."):
+        return op.name in tflite_operators.UNARY
+    if not op.kind.startswith("tosa.") or op.name not in UNARY:
         return False
     return not (op.name == "RESCALE" and op.attrs["per_channel"])
 

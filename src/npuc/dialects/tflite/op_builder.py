@@ -88,6 +88,10 @@ class TfliteOpBuilder(Builder):
             return self.const(x.array.reshape(shape), x.type.dtype, x.type.quant)
         return self.RESHAPE(x, shape=shape)  # type: ignore[no-any-return]
 
+    def reshape_form(self, x: Value, shape: Sequence[int]) -> tuple[list[Value], dict[str, Any]]:
+        """Operands and attributes of a RESHAPE."""
+        return [x], {"shape": tuple(int(d) for d in shape)}
+
     def slice(self, x: Value, start: Sequence[int], size: Sequence[int]) -> Value:
         """SLICE; of a constant at once, the whole tensor as it is."""
         start, size = tuple(map(int, start)), tuple(map(int, size))

@@ -83,6 +83,10 @@ class OpBuilder(Builder):
             return self.const(x.array.reshape(shape), x.type.dtype, x.type.quant)
         return self.RESHAPE(x, shape, quant=x.type.quant)  # type: ignore[no-any-return]
 
+    def reshape_form(self, x: Value, shape: Sequence[int]) -> tuple[list[Value], dict[str, Any]]:
+        """Operands and attributes of a RESHAPE."""
+        return [x, self.shape(shape)], {}
+
     def slice(self, x: Value, start: Sequence[int], size: Sequence[int]) -> Value:
         """SLICE; of a constant at once, the whole tensor as it is."""
         start, size = tuple(map(int, start)), tuple(map(int, size))

@@ -1,28 +1,14 @@
-"""How TOSA operators behave when the axes of their tensors are permuted."""
+"""How operators behave when the axes of their tensors are permuted."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from npuc.ir import Op, Shape, Value
-
-
-@dataclass(frozen=True)
-class Free:
-    """An operator that runs on its tensors in any layout, the same for all of them.
-
-    The first `data` operands (None: all) are the tensors; others are taken as they are, except
-    the `shapes`, constant shapes with one or two entries per axis. `axis`: the attribute of that
-    name is renumbered. `drops_axis`: the result has no such axis any more.
-    """
-
-    data: int | None = 1
-    axis: bool = False
-    shapes: tuple[int, ...] = ()
-    drops_axis: bool = False
+from npuc.passes.layout import tflite_operators
+from npuc.passes.layout.free import Free
 
 
 UNARY = (
@@ -69,6 +55,11 @@ FIXED_AXES: dict[str, tuple[tuple[str, ...], str]] = {
     "RFFT2D": (("nhw",), "nhf"),
 }  # fmt: skip
 
+#: per dialect the operators that run in any layout
+ANY_LAYOUT = {"tosa": FREE, "tflite": tflite_operators.FREE}
+TRANSPOSES = frozenset({"tosa.TRANSPOSE", "tflite.TRANSPOSE"})
+RESHAPES = frozenset({"tosa.RESHAPE", "tflite.RESHAPE"})
+
 #: positions of the input axes and of the output axes that are the same block of memory
 Group = tuple[tuple[int, ...], tuple[int, ...]]
 
@@ -78,9 +69,10 @@ def free_behaviour(op: Op) -> Free | None:
 
     Operands whose rank is not the operator's leave no way to renumber, shapes must be constants.
     """
-    if not op.kind.startswith("tosa.") or op.name not in FREE or op.regions:
+    dialect = op.kind.partition(".")[0]
+    free = ANY_LAYOUT.get(dialect, {}).get(op.name)
+    if free is None or op.regions or (dialect == "tflite" and not tflite_operators.is_free(op)):
         return None
-    free = FREE[op.name]
     rank = op.operands[0].type.rank
     if any(v.type.rank != rank for v in data_operands(op, free)):
         return None
@@ -95,15 +87,26 @@ def data_operands(op: Op, free: Free) -> tuple[Value, ...]:
 
 
 def keeps_last_axis(op: Op) -> bool:
-    """Whether the op's last axis has to stay the last: its scales run along it."""
+    """Whether the op's last axis has to stay the last: its scales or its sums run along it."""
+    if op.kind.startswith("tflite."):
+        return tflite_operators.FREE[op.name].last
     return op.name == "RESCALE" and bool(op.attrs["per_channel"])
+
+
+def fixed_axes(op: Op) -> tuple[tuple[str, ...], str]:
+    """Letters of the axes of the first operands and of each result of an op in one layout."""
+    if op.kind.startswith("tflite."):
+        return tflite_operators.fixed_axes(op)
+    return FIXED_AXES.get(op.name, ((), ""))
 
 
 def renumber(op: Op, free: Free, perm: Sequence[int]) -> Mapping[str, Any]:
     """Attributes of `op` on tensors transposed by `perm`."""
-    if not free.axis:
-        return op.attrs
-    return {**op.attrs, "axis": list(perm).index(op.attrs["axis"])}
+    place = list(perm).index
+    changed: dict[str, Any] = {"axis": place(op.attrs["axis"])} if free.axis else {}
+    changed |= {name: tuple(place(a) for a in op.attrs[name]) for name in free.axes}
+    changed |= {name: renumber_shape(op.attrs[name], perm) for name in free.per_axis}
+    return {**op.attrs, **changed} if changed else op.attrs
 
 
 def renumber_shape(entries: Sequence[int], perm: Sequence[int]) -> tuple[int, ...]:
@@ -144,9 +147,9 @@ def reshape_groups(before: Shape, after: Shape) -> list[Group] | None:
 
 def is_view(op: Op) -> bool:
     """Whether the op only renames axes: a TRANSPOSE, or a RESHAPE that moves axes of size 1."""
-    if op.kind == "tosa.TRANSPOSE":
+    if op.kind in TRANSPOSES:
         return True
-    if op.kind != "tosa.RESHAPE":
+    if op.kind not in RESHAPES:
         return False
     before, after = op.operands[0].type.shape, op.results[0].type.shape
     return [d for d in before if d != 1] == [d for d in after if d != 1]

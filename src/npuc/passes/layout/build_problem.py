@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from npuc.dialects.tosa import Limits, OpBuilder
+from npuc.dialects.tosa import Limits
 from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, TensorType, Value
 from npuc.passes.layout.axis_orders import AxisOrder, Sequence_, axis_orders, place_axes, sort_axes
@@ -122,7 +122,7 @@ def _can_move(root: Value, written: Order, wanted: Order, limits: Limits) -> boo
         return True
     if not type.is_static:
         return False
-    scratch = OpBuilder(limits)
+    scratch = limits.op_builder()
     try:
         emit_steps(scratch, scratch.input(type), perms)
     except Unsupported:

@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuc.ir import Builder, Graph, Op, Value
+from npuc.ir import Builder, Graph, Op, Quant, Value
 from npuc.passes.layout.behaviour import Group, is_view
 from npuc.passes.layout.views import Views
 from npuc.passes.unary import is_unary
+
+
+#: operators with a constant weight, output channels first -> its axis of the input channels
+WEIGHT_AXES = {"tosa.CONV2D": 3, "tflite.CONV_2D": 3, "tflite.FULLY_CONNECTED": 1}
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,10 @@ def _down(
 
 
 def _takes_channels(op: Op, value: Value, axis: int) -> bool:
-    if op.kind != "tosa.CONV2D" or op.operands[0] is not value or not op.operands[1].is_const:
+    if op.kind not in WEIGHT_AXES or op.operands[0] is not value or not op.operands[1].is_const:
         return False
+    if op.operands[1].type.shape[WEIGHT_AXES[op.kind]] not in (1, value.type.shape[-1]):
+        return False  # a grouped convolution
     return axis == value.type.rank - 1 and op.operands.count(value) == 1
 
 
@@ -96,7 +102,7 @@ def _up(
             value = maker.operands[0]
             axis = views[value].axes.index(root_axis)
             continue
-        if maker.kind == "tosa.CONV2D":
+        if maker.kind in WEIGHT_AXES:
             constant = all(v.is_const for v in maker.operands[1:3])
             last = axis == value.type.rank - 1
             return [*found, maker] if constant and last else None
@@ -115,8 +121,8 @@ def reordered_operands(
 ) -> list[Value]:
     """Operands of an op on channels whose blocks of `sizes` lie in `order` now."""
     found = list(operands)
-    if op.kind == "tosa.CONV2D":
-        for k, axis in ((1, 3),) if side == 0 else ((1, 0), (2, 0)):
+    if op.kind in WEIGHT_AXES:
+        for k, axis in ((1, WEIGHT_AXES[op.kind]),) if side == 0 else ((1, 0), (2, 0)):
             if op.operands[k].type.shape[axis] != 1:
                 found[k] = _reorder(b, found[k], axis, sizes, order)
     if op.kind == "tosa.RESCALE" and op.attrs["per_channel"]:
@@ -133,7 +139,13 @@ def _reorder(
     perm = [*range(axis), *(axis + p for p in order), *range(axis + len(sizes), split.ndim)]
     moved = np.ascontiguousarray(split.transpose(perm)).reshape(shape)
     quant = constant.type.quant
-    return b.const(moved, constant.type.dtype, None if quant and quant.per_channel else quant)
+    if quant is not None and quant.axis == axis:
+        scale, zero = (
+            np.broadcast_to(v, shape[axis]).reshape(tuple(sizes)).transpose(tuple(order)).reshape(-1)
+            for v in (quant.scale, quant.zero_point)
+        )
+        quant = Quant(scale, zero, axis, quant.qmin, quant.qmax)
+    return b.const(moved, constant.type.dtype, quant)
 
 
 def sorted_groups(

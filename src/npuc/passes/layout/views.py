@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from npuc.ir import Graph, Op, Value
 from npuc.passes.layout.axis_names import AxisNames
 from npuc.passes.layout.behaviour import (
-    FIXED_AXES,
+    RESHAPES,
+    TRANSPOSES,
     Group,
     data_operands,
+    fixed_axes,
     free_behaviour,
     hard_axes,
     is_view,
@@ -69,7 +71,7 @@ class Views:
     def add_view(self, op: Op) -> None:
         """The result of a TRANSPOSE or of a RESHAPE that moves axes of size 1."""
         x, y = self.of[op.operands[0]], op.results[0]
-        if op.kind == "tosa.TRANSPOSE":
+        if op.kind in TRANSPOSES:
             perms = op.attrs["perms"]
             axes = tuple([x.axes[p] for p in perms])
             self.of[y] = View(x.root, axes, tuple([x.names[p] for p in perms]))
@@ -112,7 +114,7 @@ def find_views(graph: Graph, outer: Iterable[Value] = ()) -> Views:
             continue
         if free_behaviour(op) is not None:
             _name_free(views, op)
-        elif op.kind == "tosa.RESHAPE":
+        elif op.kind in RESHAPES:
             _name_reshape(views, op)
         else:
             _name_fixed(views, op)
@@ -155,7 +157,7 @@ def _name_reshape(views: Views, op: Op) -> None:
 
 def _name_fixed(views: Views, op: Op) -> None:
     """Axes of operators with one layout are named by their role."""
-    letters, result = FIXED_AXES.get(op.name, ((), ""))
+    letters, result = fixed_axes(op)
     known: dict[str, int] = {}
     for value, word in zip(op.operands, letters):
         for letter, name, dim in zip(word, views[value].names, value.type.shape):
