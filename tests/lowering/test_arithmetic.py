@@ -76,7 +76,9 @@ def test_mixed_element_types_are_promoted() -> None:
     half = given(X.astype(np.float16), dtype=DType.FP16)
     check_op("aten.mul.Tensor", (half, given(Y)), torch.mul, out_dtype=DType.FP32)
     whole = given(np.arange(6, dtype=np.int32))
-    check_op("aten.mul.Tensor", (whole, given(Y[0, 0, 0, 0] * np.ones(6))), torch.mul, limits=TOSA_ALL)
+    check_op(
+        "aten.mul.Tensor", (whole, given(Y[0, 0, 0, 0] * np.ones(6))), torch.mul, limits=TOSA_ALL
+    )
 
 
 @pytest.mark.parametrize("kind", BINARY)
@@ -107,7 +109,7 @@ def test_vela_fuses_the_rescales(limits, bits: int) -> None:
     q, r, out = quant_for(x, bits), quant_for(y, bits), quant_for([-4.0, 4.0], bits)
     for kind, function in BINARY.items():
         same_only = limits is U55 and kind in ("aten.maximum", "aten.minimum")
-        for other in ((q,) if same_only else (q, r)):
+        for other in (q,) if same_only else (q, r):
             graph = lowered(
                 kind, (given(x, quant=q), given(y, quant=other)), function,
                 kwargs=keywords(kind, 3), limits=limits, out_quant=q if same_only else out,
@@ -177,10 +179,14 @@ def test_clamp() -> None:
 def test_clamp_that_the_range_implies_is_nothing() -> None:
     relu = Quant(3 / 255, -128)
     x = given(np.linspace(0, 3, 40), quant=relu)
-    assert ops(lowered("aten.clamp", (x, 0, None), torch.clamp, limits=TOSA_INT, out_quant=relu)) == []
+    assert (
+        ops(lowered("aten.clamp", (x, 0, None), torch.clamp, limits=TOSA_INT, out_quant=relu)) == []
+    )
     both = Quant(6 / 255, 0)
     x = given(np.linspace(-3, 3, 40), quant=both)
-    graph = check_op("aten.clamp", (x, 0, None), torch.clamp, limits=TOSA_INT, out_quant=both, steps=0)
+    graph = check_op(
+        "aten.clamp", (x, 0, None), torch.clamp, limits=TOSA_INT, out_quant=both, steps=0
+    )
     assert ops(graph) == ["CLAMP"]
 
 
@@ -199,7 +205,9 @@ def test_prelu() -> None:
 
 def test_power_of_tensors() -> None:
     base = np.concatenate([RNG.uniform(-3, 3, 200), [0, 0, 0, -2, -2, 2]])
-    exponent = np.concatenate([RNG.integers(-3, 4, 100), RNG.uniform(-2, 2, 100), [0, 1.5, 2, 3, 0.5, -1]])
+    exponent = np.concatenate(
+        [RNG.integers(-3, 4, 100), RNG.uniform(-2, 2, 100), [0, 1.5, 2, 3, 0.5, -1]]
+    )
     kind = "aten.pow.Tensor_Tensor"
     check_op(kind, (given(base), given(exponent)), torch.pow, tolerance=1e-5)
     check_op(kind, (constant(np.asarray(2.5)), given(exponent)), torch.pow, tolerance=1e-5)

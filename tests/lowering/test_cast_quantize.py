@@ -66,8 +66,8 @@ def test_integers_and_bool(source) -> None:
 
 def test_wide_integers_wrap() -> None:
     convert(given(np.asarray([300, -300, 128], np.int32)), DType.INT8, TOSA_INT)
-    refuses("aten.to", (given(np.asarray([300], np.int32)), DType.INT8), to, "saturates", limits=U55,
-            out_dtype=DType.INT8)  # fmt: skip
+    args = given(np.asarray([300], np.int32)), DType.INT8
+    refuses("aten.to", args, to, "saturates", limits=U55, out_dtype=DType.INT8)
 
 
 @pytest.mark.parametrize("limits", [TOSA_INT16, U55, U85], ids=lambda x: x.name)
@@ -92,7 +92,7 @@ def test_quantized_values_keep_their_meaning(limits) -> None:
 
 def pytorchs_codes(x: np.ndarray, q: Quant) -> np.ndarray:
     """What PyTorch's own op computes, in float32."""
-    import torch.ao.quantization.fx._decomposed  # noqa: F401 - registers the ops
+    import torch.ao.quantization.fx._decomposed
 
     dtype = torch.int8 if q.qmax < 128 else torch.int16
     return torch.ops.quantized_decomposed.quantize_per_tensor(
@@ -105,7 +105,9 @@ def pytorchs_codes(x: np.ndarray, q: Quant) -> np.ndarray:
 def test_quantize_is_pytorchs_to_the_last_bit(quant: Quant) -> None:
     rng = np.random.default_rng(0)
     ties = (np.arange(-300, 300) + 0.5) * quant.s
-    x = np.concatenate([rng.normal(size=4000) * 60 * quant.s, ties, [1e30, -1e30]]).astype(np.float32)
+    x = np.concatenate([rng.normal(size=4000) * 60 * quant.s, ties, [1e30, -1e30]]).astype(
+        np.float32
+    )
     kind = "quantized_decomposed.quantize_per_tensor"
     graph = lowered(kind, (given(x),), lambda x: x, limits=TOSA_ALL, out_quant=quant)
     (got,) = run(graph, [x])
@@ -142,7 +144,9 @@ def test_requantize(limits) -> None:
             assert ops(graph)[0] == "RESCALE"
     q = quant_for(x)
     narrow = Quant(q.s, q.zp, None, -100, 100)
-    graph = check_op(kind, (given(x, quant=q),), lambda x: x, limits=limits, out_quant=narrow, steps=0)
+    graph = check_op(
+        kind, (given(x, quant=q),), lambda x: x, limits=limits, out_quant=narrow, steps=0
+    )
     assert ops(graph) == ["CLAMP"]
     assert ops(lowered(kind, (given(x, quant=q),), lambda x: x, limits=limits, out_quant=q)) == []
 

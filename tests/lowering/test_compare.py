@@ -78,7 +78,9 @@ def test_comparison_with_a_number_is_pytorchs_in_float32() -> None:
         want = (np.arange(-128, 128).astype(np.float32) * np.float32(0.1)) >= np.float32(number)
         for limits in (TOSA_INT, U55):
             args = (x, constant(np.asarray(number)))
-            check_op("aten.ge.Tensor", args, lambda a, b, w=want: torch.from_numpy(w), limits=limits)
+            check_op(
+                "aten.ge.Tensor", args, lambda a, b, w=want: torch.from_numpy(w), limits=limits
+            )
 
 
 @pytest.mark.parametrize("name", ["and", "or", "xor"])
@@ -103,8 +105,18 @@ def test_not_and_shifts() -> None:
     check_op("aten.bitwise_not", (whole,), torch.bitwise_not, limits=TOSA_INT)
     three = constant(np.asarray(3, np.int32))
     for limits in (TOSA_INT, U55, U85):
-        check_op("aten.bitwise_left_shift.Tensor", (whole, three), torch.bitwise_left_shift, limits=limits)
-        check_op("aten.bitwise_right_shift.Tensor", (whole, three), torch.bitwise_right_shift, limits=limits)
+        check_op(
+            "aten.bitwise_left_shift.Tensor",
+            (whole, three),
+            torch.bitwise_left_shift,
+            limits=limits,
+        )
+        check_op(
+            "aten.bitwise_right_shift.Tensor",
+            (whole, three),
+            torch.bitwise_right_shift,
+            limits=limits,
+        )
     far = constant(np.asarray(40, np.int32))
     refuses("aten.bitwise_left_shift.Tensor", (whole, far), torch.bitwise_left_shift, "shift by 40",
             limits=TOSA_INT)  # fmt: skip

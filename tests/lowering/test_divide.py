@@ -38,10 +38,20 @@ def div(a, b, rounding_mode=None):
 def test_floats(mode) -> None:
     kwargs = {"rounding_mode": mode}
     whole = np.arange(-60, 60.0).reshape(1, -1)
-    for x, y in ((X, Y), (X * 30, Y), (whole, np.full((1, 1), 3.0)), (whole, np.full((1, 1), -0.1))):
+    for x, y in (
+        (X, Y),
+        (X * 30, Y),
+        (whole, np.full((1, 1), 3.0)),
+        (whole, np.full((1, 1), -0.1)),
+    ):
         check_op("aten.div.Tensor", (given(x), given(y)), div, kwargs=kwargs)
         check_op("aten.div.Tensor", (given(x), constant(y)), div, kwargs=kwargs)
-    check_op("aten.div.Tensor", (given(X, dtype=DType.FP16), given(Y, dtype=DType.FP16)), div, kwargs=kwargs)
+    check_op(
+        "aten.div.Tensor",
+        (given(X, dtype=DType.FP16), given(Y, dtype=DType.FP16)),
+        div,
+        kwargs=kwargs,
+    )
 
 
 def test_float_division_by_zero_and_infinity() -> None:
@@ -56,8 +66,8 @@ def test_integers(mode) -> None:
     for divisor in (3, -3, 4, 7):
         for y in (np.full(40, divisor, np.int32), np.asarray([divisor], np.int32)):
             for make in (given, constant):
-                check_op("aten.div.Tensor", (given(x), make(y)), div, kwargs={"rounding_mode": mode},
-                         limits=TOSA_ALL)  # fmt: skip
+                check_op("aten.div.Tensor", (given(x), make(y)), div,
+                         kwargs={"rounding_mode": mode}, limits=TOSA_ALL)  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", REMAINDERS)
@@ -126,8 +136,10 @@ def test_whole_quotients_of_equal_scales_are_exact() -> None:
     q, out = Quant(1.0), Quant(1.0, 0, None, -128, 127)
     for mode in ("floor", "trunc"):
         for limits in (TOSA_INT, TOSA_INT16, U55):
-            check_op("aten.div.Tensor", (given(x * 1.0, quant=q), given(y * 1.0, quant=q)), div,
-                     kwargs={"rounding_mode": mode}, limits=limits, out_quant=out, steps=0)  # fmt: skip
+            operands = given(x * 1.0, quant=q), given(y * 1.0, quant=q)
+            kwargs = {"rounding_mode": mode}
+            check_op("aten.div.Tensor", operands, div, kwargs=kwargs, limits=limits,
+                     out_quant=out, steps=0)  # fmt: skip
 
 
 @pytest.mark.parametrize("limits", [U55, U85], ids=lambda x: x.name)

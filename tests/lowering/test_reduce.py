@@ -99,7 +99,8 @@ def test_quantized(index: int, limits, bits: int) -> None:
         rough = bits == 16 and ("var" in kind or "std" in kind or "norm" in kind)
         check_op(
             kind, (given(x, quant=quant_for(x, bits)), *args), function, kwargs=kwargs,
-            limits=limits, out_quant=quant_for(want, bits), steps=8 if rough else 3 if bits == 16 else 1,
+            limits=limits, out_quant=quant_for(want, bits),
+            steps=8 if rough else 3 if bits == 16 else 1,
         )  # fmt: skip
 
 
@@ -138,8 +139,18 @@ def test_integers_and_bool() -> None:
     flags = RNG.random((3, 4, 5)) < 0.8
     for limits in (TOSA_FP, TOSA_INT, U55, U85):
         for dim in (1, 2):
-            check_op("aten.any.dims", (given(flags), (dim,), True), lambda x, d, k: x.any(d[0], k), limits=limits)
-            check_op("aten.all.dims", (given(flags), (dim,), False), lambda x, d, k: x.all(d[0], k), limits=limits)
+            check_op(
+                "aten.any.dims",
+                (given(flags), (dim,), True),
+                lambda x, d, k: x.any(d[0], k),
+                limits=limits,
+            )
+            check_op(
+                "aten.all.dims",
+                (given(flags), (dim,), False),
+                lambda x, d, k: x.all(d[0], k),
+                limits=limits,
+            )
 
 
 def test_quantized_product_of_few_values() -> None:
@@ -150,7 +161,12 @@ def test_quantized_product_of_few_values() -> None:
                  limits=TOSA_INT, out_quant=quant_for(want))  # fmt: skip
     x = RNG.uniform(-3, 3, (2, 3, 12))
     refuses("aten.prod.dim_int", (given(x, quant=quant_for(x)), (2,), True), product,
-            "16 bits of its partial products", limits=TOSA_INT, out_quant=quant_for([1.0]))  # fmt: skip
+            "16 bits of its partial products", limits=TOSA_INT,
+            out_quant=quant_for([1.0]))  # fmt: skip
+
+
+def sort(x, dim, descending):
+    return torch.sort(x, dim=dim, descending=descending, stable=True)
 
 
 # order ---------------------------------------------------------------------------------------
@@ -159,7 +175,9 @@ def test_quantized_product_of_few_values() -> None:
 def distinct(bits: int | None, shape=(2, 5, 40)) -> np.ndarray:
     """Values without ties, whole steps apart where quantized."""
     rows = int(np.prod(shape[:-1]))
-    codes = [np.random.default_rng(i).permutation(np.arange(-100, 100))[: shape[-1]] for i in range(rows)]
+    codes = [
+        np.random.default_rng(i).permutation(np.arange(-100, 100))[: shape[-1]] for i in range(rows)
+    ]
     return np.stack(codes).reshape(shape) * 0.03
 
 
@@ -188,9 +206,10 @@ def test_sort_and_topk(limits) -> None:
     x = distinct(8)
     quant = None if limits is TOSA_FP else quant_for([-3.0, 3.0])
     operand = given(x, quant=quant) if quant else given(x)
-    sort = lambda x, dim, descending: torch.sort(x, dim=dim, descending=descending, stable=True)  # noqa: E731
     for dim, descending in ((2, False), (2, True)):
-        check_op("aten.sort", (operand, dim, descending), sort, limits=limits, out_quant=[quant, None])
+        check_op(
+            "aten.sort", (operand, dim, descending), sort, limits=limits, out_quant=[quant, None]
+        )
     for k, largest in ((5, True), (3, False), (40, True)):
         check_op("aten.topk", (operand, k, 2, largest, True), torch.topk, limits=limits,
                  out_quant=[quant, None])  # fmt: skip
@@ -198,7 +217,6 @@ def test_sort_and_topk(limits) -> None:
 
 def test_sort_is_stable_and_takes_any_axis() -> None:
     x = np.asarray([[3, 1, 2, 1], [0, 0, 5, 1], [3, 1, 2, 0]], np.float64)
-    sort = lambda x, dim, descending: torch.sort(x, dim=dim, descending=descending, stable=True)  # noqa: E731
     for dim in (0, 1):
         for descending in (True, False):
             check_op("aten.sort", (given(x), dim, descending), sort)
@@ -220,7 +238,9 @@ def test_cumsum_and_cumprod() -> None:
         check_op("aten.cumsum", (given(X4[0]), dim), torch.cumsum)
         check_op("aten.cumprod", (given(X4[0] * 1.3), dim), torch.cumprod, tolerance=1e-5)
     whole = given(RNG.integers(-9, 9, (3, 17)).astype(np.int32))
-    check_op("aten.cumsum", (whole, 1), lambda x, d: x.cumsum(d, dtype=torch.int32), limits=TOSA_ALL)
+    check_op(
+        "aten.cumsum", (whole, 1), lambda x, d: x.cumsum(d, dtype=torch.int32), limits=TOSA_ALL
+    )
     with_infinity = np.asarray([1.0, 2.0, np.inf, 3.0, 4.0])
     check_op("aten.cumsum", (given(with_infinity), 0), torch.cumsum)
 

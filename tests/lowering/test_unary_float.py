@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.lowering.harness import TOSA_ALL, TOSA_BF16, TOSA_FP, check_op, given, lowered, ops, run
 
 from npuc.ir import DType
+from tests.lowering.harness import TOSA_ALL, TOSA_BF16, TOSA_FP, check_op, given, lowered, ops, run
 
 aten = torch.ops.aten
 EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0]
@@ -57,7 +57,8 @@ def test_bf16(kind: str) -> None:
 
 #: results far below 1 keep relative accuracy
 @pytest.mark.parametrize(
-    "kind", ["log1p", "expm1", "asinh", "atanh", "sinh", "atan", "asin", "erfinv", "tan", "softplus"]
+    "kind",
+    ["log1p", "expm1", "asinh", "atanh", "sinh", "atan", "asin", "erfinv", "tan", "softplus"],
 )
 def test_relative_accuracy_near_zero(kind: str) -> None:
     magnitudes = np.logspace(-20, -0.5, 200).astype(np.float32)
@@ -72,7 +73,9 @@ def test_relative_accuracy_near_zero(kind: str) -> None:
     np.testing.assert_allclose(got, want, rtol=2e-6)
 
 
-@pytest.mark.parametrize("kind", [k for k in FUNCTIONS if k not in ("mish", "gelu", "silu", "hardswish", "sign")])
+@pytest.mark.parametrize(
+    "kind", [k for k in FUNCTIONS if k not in ("mish", "gelu", "silu", "hardswish", "sign")]
+)
 def test_infinities_and_nan(kind: str) -> None:
     """PyTorch's own results for 0, 1, infinity and NaN."""
     args, kwargs = schema(kind)

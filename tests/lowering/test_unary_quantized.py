@@ -95,7 +95,9 @@ def test_table_entry_describes_its_code_whatever_qmin_is() -> None:
 
 def test_what_is_not_finite_saturates() -> None:
     x = given(np.arange(-4.0, 5.0), quant=Quant(1.0))
-    check_op("aten.reciprocal", (x,), aten.reciprocal, limits=TOSA_INT, out_quant=Quant(0.01), steps=0)
+    check_op(
+        "aten.reciprocal", (x,), aten.reciprocal, limits=TOSA_INT, out_quant=Quant(0.01), steps=0
+    )
     check_op("aten.log", (x,), aten.log, limits=TOSA_INT, out_quant=Quant(0.02, 3), steps=0)
 
 
@@ -159,9 +161,13 @@ def test_refusals() -> None:
     x = np.linspace(-5, 5, 50)
     wide, narrow = given(x, quant=quant_for(x, 16)), given(x, quant=quant_for(x))
     quant = Quant(0.1)
-    refuses("aten.tan", (wide,), aten.tan, "of 65536 steps", limits=TOSA_INT16, out_quant=int16(0.01))
+    refuses(
+        "aten.tan", (wide,), aten.tan, "of 65536 steps", limits=TOSA_INT16, out_quant=int16(0.01)
+    )
     refuses("aten.exp", (wide,), aten.exp, "EXT-INT16", limits=TOSA_INT, out_quant=int16(0.01))
-    refuses("aten.exp", (given(x),), aten.exp, "quantized operand", limits=TOSA_INT, out_quant=quant)
+    refuses(
+        "aten.exp", (given(x),), aten.exp, "quantized operand", limits=TOSA_INT, out_quant=quant
+    )
     refuses("aten.exp", (narrow,), aten.exp, "quantized but", limits=TOSA_INT, out_dtype=DType.FP32)
     per_channel = given(np.zeros((2, 3)), quant=Quant([0.1, 0.2], 0, 0))
     refuses("aten.exp", (per_channel,), aten.exp, "per-channel", limits=TOSA_INT, out_quant=quant)

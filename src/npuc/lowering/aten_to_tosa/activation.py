@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from npuc.ir import TensorType, Value
+from npuc.lowering.aten_to_tosa.arithmetic import multiply
 from npuc.lowering.aten_to_tosa.elementary import expm1, small_log1p
 from npuc.lowering.aten_to_tosa.formula import Number, Term
-from npuc.lowering.aten_to_tosa.arithmetic import multiply
 from npuc.lowering.aten_to_tosa.table import tabulate
 from npuc.lowering.aten_to_tosa.unary import unary
 from npuc.lowering.registry import lowers
@@ -110,6 +110,7 @@ def threshold(x: Term, threshold: Number, value: Number) -> Term:
 def glu(b: TosaBuilder, x: Value, dim: int = -1) -> Value:
     """glu -> first half * SIGMOID(second half); quantized: TABLE of the second half, MUL."""
     import numpy as np
+
     from npuc.ir import DType, Quant
 
     dim %= x.type.rank

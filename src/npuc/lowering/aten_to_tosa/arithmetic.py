@@ -1,6 +1,8 @@
-"""add, sub, mul, maximum, minimum: integer arithmetic in the forms that Ethos-U runs as one operation."""
+"""add, sub, mul, maximum, minimum: integer forms that Ethos-U runs as one operation."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -75,13 +77,14 @@ def common_sum(b: TosaBuilder, x: Value, y: Value, alpha: Number) -> tuple[Value
     unit = same_scale(largest, scales[1]) and same_scale(largest, scales[0])
     head = 1.0 if unit else min(HEADROOM[v.type.dtype] for v in (x, y))
     left, right = (
-        steps(b, v, 1.0 if unit else head * s / largest, rank) for v, s in zip((x, y), scales)
+        steps(b, v, 1.0 if unit else head * s / largest, rank)
+        for v, s in zip((x, y), scales, strict=True)
     )
     total = b.ADD(left, right) if alpha >= 0 else b.SUB(left, right)
     return total, largest / head
 
 
-def tabulated(b: TosaBuilder, x: Value, y: Value, out: TensorType, **kwargs: Number) -> Value | None:
+def tabulated(b: TosaBuilder, x: Value, y: Value, out: TensorType, **kwargs: Any) -> Value | None:
     """The op of `b` as one TABLE where it depends on a single int8 tensor; else None."""
     if x is y or is_scalar(y):
         variable = x
@@ -98,7 +101,7 @@ def tabulated(b: TosaBuilder, x: Value, y: Value, out: TensorType, **kwargs: Num
 
 @lowers("aten.mul.Tensor")
 def mul(b: TosaBuilder, x: Value, y: Value) -> Value:
-    """mul -> MUL. Quantized: unit RESCALEs to INT32, MUL, RESCALE; by a positive number: RESCALE."""
+    """mul -> MUL. Quantized: unit RESCALEs to INT32, MUL, RESCALE; by a number > 0: RESCALE."""
     out = b.out[0]
     if out.quant is None:
         left, right = terms(b, x, y, dtype=_working_type(out.dtype))

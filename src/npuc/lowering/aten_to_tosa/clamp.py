@@ -31,7 +31,10 @@ def clamp(b: TosaBuilder, x: Value, low: Number | None = None, high: Number | No
     if low is None and high is None:
         return x
     if x.type.dtype.is_float:
-        bounds = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+        bounds = (
+            -math.inf if low is None else float(low),
+            math.inf if high is None else float(high),
+        )
         return Term(b, x).clamp(*bounds).value
     return in_int32(b, lambda t: _clamp_integers(t, low, high), x)
 

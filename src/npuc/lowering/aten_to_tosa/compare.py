@@ -1,4 +1,4 @@
-"""Comparisons of floats, integers, booleans and quantized values, and tests for NaN and infinity."""
+"""Comparisons of floats, integers, booleans and quantized values; tests for NaN and infinity."""
 
 from __future__ import annotations
 
@@ -96,13 +96,17 @@ def code_comparison(name: str, x: Value, number: float, codes: Term) -> tuple[st
 @lowers("aten.isnan")
 def isnan(b: TosaBuilder, x: Value) -> Value:
     """isnan -> x != x; false for integers."""
-    return _always(b, False) if not x.type.dtype.is_float else (~Term(b, x).equals(Term(b, x))).value
+    return (
+        _always(b, False) if not x.type.dtype.is_float else (~Term(b, x).equals(Term(b, x))).value
+    )
 
 
 @lowers("aten.isinf")
 def isinf(b: TosaBuilder, x: Value) -> Value:
     """isinf -> ABS(x) = infinity; false for integers."""
-    return _always(b, False) if not x.type.dtype.is_float else Term(b, x).abs().equals(math.inf).value
+    return (
+        _always(b, False) if not x.type.dtype.is_float else Term(b, x).abs().equals(math.inf).value
+    )
 
 
 @lowers("aten.isfinite")

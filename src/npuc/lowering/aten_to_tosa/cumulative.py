@@ -9,6 +9,7 @@ import numpy as np
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.operands import steps
+from npuc.lowering.aten_to_tosa.order import inverse
 from npuc.lowering.aten_to_tosa.reduce import largest_step
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -87,7 +88,7 @@ def _quantized_cumsum(b: TosaBuilder, x: Value, dim: int, out: TensorType) -> Va
 
 
 def _by_triangle(b: TosaBuilder, x: Value, axis: int, out: TensorType) -> Value:
-    """The axis as channels of [1, 1, rows, N], a 1x1 CONV2D whose weights are a triangle of ones."""
+    """The axis as channels of [1, 1, rows, N], and a 1x1 CONV2D with a triangle of ones."""
     size, quant = x.type.ints[axis], x.type.quant
     assert quant is not None
     order = [i for i in range(x.type.rank) if i != axis] + [axis]
@@ -100,4 +101,4 @@ def _by_triangle(b: TosaBuilder, x: Value, axis: int, out: TensorType) -> Value:
         acc_type=DType.INT32,
     )  # fmt: skip
     y = b.reshape(b.requantize(total, quant.s, out), moved.type.ints)
-    return b.transpose(y, np.argsort(order))
+    return b.transpose(y, inverse(order))

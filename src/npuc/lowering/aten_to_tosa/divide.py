@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from npuc.lowering.aten_to_tosa.table import tabulate
 from npuc.lowering.aten_to_tosa.unary import real_constant, torch_function
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
+
 
 @lowers("aten.div.Tensor", "aten.div.Tensor_mode")
 def div(b: TosaBuilder, x: Value, y: Value, *, rounding_mode: str | None = None) -> Value:
@@ -34,8 +36,8 @@ def div(b: TosaBuilder, x: Value, y: Value, *, rounding_mode: str | None = None)
         whole = floor_divided if rounding_mode == "floor" else trunc_divided
         return in_fp32(b, whole, left.value, right.value)
     left, right = terms(b, x, y, dtype=_integer(out.dtype))
-    whole = integer_floor(left, right) if rounding_mode == "floor" else integer_trunc(left, right)
-    return whole.cast(out.dtype).value
+    divide = integer_floor if rounding_mode == "floor" else integer_trunc
+    return divide(left, right).cast(out.dtype).value
 
 
 def _integer(dtype: DType) -> DType:
@@ -67,7 +69,7 @@ def floor_parts(x: Term, y: Term) -> tuple[Term, Term]:
 
 
 def product_error(x: Term, y: Term) -> Term:
-    """x * y minus its rounding to float32, exactly (Dekker): products of halves have no rounding."""
+    """x * y minus its rounding to float32, exactly (Dekker): products of halves are exact."""
     (a, b), (c, d) = _halves(x), _halves(y)
     return ((a * c - x * y) + a * d + b * c) + b * d
 
@@ -147,7 +149,7 @@ def _remainder(b: TosaBuilder, x: Value, y: Value, mode: str) -> Value:
 def _div_quantized(
     b: TosaBuilder, x: Value, y: Value, mode: str | None, out: TensorType
 ) -> Value:  # fmt: skip
-    kwargs = {"rounding_mode": mode}
+    kwargs: dict[str, Any] = {"rounding_mode": mode}
     if mode is None and is_scalar(y) and float(real_constant(y).flat[0]) > 0:
         return scaled(b, x, 1 / float(real_constant(y).flat[0]), out)
     found = tabulated(b, x, y, out, **kwargs)

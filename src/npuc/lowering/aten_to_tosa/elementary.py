@@ -54,7 +54,7 @@ def exp(x: Term) -> Term:
 
 @unary("aten.exp2")
 def exp2(x: Term) -> Term:
-    """exp2 -> POW of base 2, exact for whole exponents; CLAMP because POW takes finite ones only."""
+    """exp2 -> POW of base 2, exact for whole exponents; CLAMP: POW takes finite ones only."""
     return x.like(2.0).pow(x.clamp(-150.0, 128.0))
 
 

@@ -71,8 +71,8 @@ def div_u55(b: TosaBuilder, x: Value, y: Value, *, rounding_mode: str | None = N
 
 @lowers("aten.prelu", target="ethos-u55")
 def prelu_u55(b: TosaBuilder, x: Value, weight: Value) -> Value:
-    """prelu -> TABLE for one weight; else CLAMP and 1x1 DEPTHWISE_CONV2D of the negative part, which
-    is added to the positive one: for each element one of them is 0."""
+    """prelu -> TABLE for one weight; else CLAMP and 1x1 DEPTHWISE_CONV2D of the negative part,
+    which is added to the positive one: for each element one of them is 0."""
     out, quant = b.out[0], x.type.quant
     rank = x.type.rank
     if quant is None or weight.type.size == 1 or out.quant is None or rank < 2:
@@ -115,7 +115,7 @@ def _extreme(b: TosaBuilder, x: Value, y: Value, name: str) -> Value:
 
 @dataclass(frozen=True)
 class Vector:
-    """A quantized tensor and constants along its axis `axis`, the only one along which they vary."""
+    """A quantized tensor, and constants that vary along its axis `axis` only."""
 
     x: Value
     values: np.ndarray

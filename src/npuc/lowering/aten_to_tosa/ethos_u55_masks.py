@@ -1,13 +1,14 @@
 """BOOL on Ethos-U55 and U65, which have no such tensors: INT8 masks of 0 and 1.
 
 The builder carries a BOOL value of the model as such a mask (`TosaBuilder.carried_type`). A
-comparison is a difference and a TABLE of its sign, one operation; a choice takes the smaller of each
-side and a mask of extremes, and then the larger of both.
+comparison is a difference and a TABLE of its sign, one operation; a choice takes the smaller of
+each side and a mask of extremes, and then the larger of both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +36,9 @@ CODES = np.arange(-128, 128)
 NEAR = 2.0**-15
 
 
-def mask_table(b: TosaBuilder, x: Value, yes: np.ndarray) -> Value:
+def mask_table(b: TosaBuilder, x: Value, yes: Any) -> Value:
     """The mask that is 1 for the codes (-128..127) where `yes` holds."""
-    return b.TABLE(x, b.const(yes.astype(np.int8)), quant=MASK)  # type: ignore[no-any-return]
+    return b.TABLE(x, b.const(np.asarray(yes).astype(np.int8)), quant=MASK)  # type: ignore[no-any-return]
 
 
 @lowers(*KINDS, target="ethos-u55")
@@ -102,7 +103,7 @@ def as_mask(b: TosaBuilder, x: Value) -> Value:
         narrow = b.rescale(Term(b, x).cast(DType.INT32).value, 1.0, DType.INT8)
         return mask_table(b, narrow, CODES != 0)
     if x.type.dtype is DType.INT8:
-        return mask_table(b, x, CODES != x.type.quant.zp)
+        return mask_table(b, x, x.type.quant.zp != CODES)
     narrow = b.rescale(b.to_int32(x), 1.0, DType.INT8)
     return mask_table(b, narrow, CODES != 0)
 
@@ -147,19 +148,19 @@ def _require_mask(b: TosaBuilder, name: str) -> None:
 
 
 @lowers("aten.any.dims", target="ethos-u55")
-def any_u55(b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Value:
+def any_u55(
+    b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
     """any -> REDUCE_MAX of masks."""
-    return reduced(
-        b, as_mask(b, x), dim, lambda b, x, axis: b.REDUCE_MAX(x, axis=axis, quant=MASK)
-    )
+    return reduced(b, as_mask(b, x), dim, lambda b, x, axis: b.REDUCE_MAX(x, axis=axis, quant=MASK))
 
 
 @lowers("aten.all.dims", target="ethos-u55")
-def all_u55(b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Value:
+def all_u55(
+    b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
     """all -> REDUCE_MIN of masks."""
-    return reduced(
-        b, as_mask(b, x), dim, lambda b, x, axis: b.REDUCE_MIN(x, axis=axis, quant=MASK)
-    )
+    return reduced(b, as_mask(b, x), dim, lambda b, x, axis: b.REDUCE_MIN(x, axis=axis, quant=MASK))
 
 
 @lowers("aten.to", target="ethos-u55")
@@ -181,8 +182,8 @@ def where_u55(b: TosaBuilder, condition: Value, x: Value, y: Value) -> Value:
         return _where_integers(b, condition, x, y)
     x, y = requantized(b, x, out), requantized(b, y, out)
     if is_scalar(x) and is_scalar(y):
-        codes = (int(v.array.flat[0]) for v in (x, y))
-        return b.reshape(_choice(b, condition, *codes, out), out.ints)
+        yes, no = (int(v.array.flat[0]) for v in (x, y))
+        return b.reshape(_choice(b, condition, yes, no, out), out.ints)
     left, right = _side(b, condition, x, True, out), _side(b, condition, y, False, out)
     if left is None or right is None:
         found = left or right
@@ -191,9 +192,7 @@ def where_u55(b: TosaBuilder, condition: Value, x: Value, y: Value) -> Value:
     return _extreme(b, "MAXIMUM", left, right, out)
 
 
-def _side(
-    b: TosaBuilder, condition: Value, x: Value, where: bool, out: TensorType
-) -> Value | None:
+def _side(b: TosaBuilder, condition: Value, x: Value, where: bool, out: TensorType) -> Value | None:
     """`x` where the condition is `where`, the smallest code elsewhere; None if all are smallest."""
     low, high = out.dtype.range
     if is_scalar(x):

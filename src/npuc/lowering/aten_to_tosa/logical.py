@@ -97,7 +97,7 @@ def bitwise_right_shift(b: TosaBuilder, x: Value, y: Value) -> Value:
 
 @lowers("aten.bitwise_right_shift.Tensor", target="ethos-u55")
 def bitwise_right_shift_u55(b: TosaBuilder, x: Value, y: Value) -> Value:
-    """x >> c -> (x - 2**(c-1)) shifted with rounding: this chip always rounds (vela.md section 9)."""
+    """x >> c -> (x - 2**(c-1)) shifted with rounding: this chip always rounds."""
     b.require(
         x.type.dtype is DType.INT32 and y.is_const and y.array.size == 1,
         "shifts of INT32 by a constant only: this chip's right shift rounds",
@@ -117,5 +117,5 @@ def _shift_operands(b: TosaBuilder, x: Value, y: Value) -> tuple[Term, Term]:
     left, right = terms(b, x, y, dtype=b.out[0].dtype)
     if y.is_const and y.array.size:
         low, high, bits = int(y.array.min()), int(y.array.max()), b.out[0].dtype.bits
-        b.require(0 <= low and high < bits, f"shift by {low}..{high} of {bits}-bit values")
+        b.require(low >= 0 and high < bits, f"shift by {low}..{high} of {bits}-bit values")
     return left, right

@@ -70,7 +70,9 @@ def rescaled(b: TosaBuilder, x: Value, factor: float, out: TensorType) -> Value:
 
 def _require_rescalable(b: TosaBuilder, x: Value) -> None:
     quant = x.type.quant
-    b.require(quant is not None, f"a {x.type.dtype.name} operand of a quantized op is not quantized")
+    b.require(
+        quant is not None, f"a {x.type.dtype.name} operand of a quantized op is not quantized"
+    )
     assert quant is not None
     b.require(not quant.per_channel, "a per-channel quantized operand")
     b.require(
@@ -131,10 +133,3 @@ def clamped(b: TosaBuilder, x: Value, low: int, high: int, quant: Quant | None) 
     lo, hi = x.type.dtype.range
     low, high = max(low, lo), min(high, hi)
     return b.CLAMP(x, min_val=low, max_val=high, quant=quant)  # type: ignore[no-any-return]
-
-
-def retyped(b: TosaBuilder, x: Value, out: TensorType) -> Value:
-    """`x`, whose codes mean what `out` says, as a value of type `out`."""
-    return x if x.type == out else b.clamp_codes(b.IDENTITY(x, quant=out.quant), out.quant)  # type: ignore[arg-type]
-
-

@@ -114,7 +114,7 @@ def sort_stable(
 
 @lowers("aten.topk")
 def topk(
-    b: TosaBuilder, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True  # noqa: A002
+    b: TosaBuilder, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> Sequence[Value]:
     """topk -> as sort, of which the first k are kept."""
     return _ordered(b, x, dim, largest, k)
@@ -130,7 +130,7 @@ def _ordered(
     pairs = x.type.size * count
     b.require(
         pairs <= MOST_PAIRS,
-        f"ordering {x.type.size // count} x {count} elements compares {pairs} pairs, above {MOST_PAIRS}",
+        f"ordering {x.type.size // count} x {count} elements compares {pairs} pairs > {MOST_PAIRS}",
     )
     order = [i for i in range(rank) if i != dim] + ([dim] if rank else [])
     rows = b.reshape(b.transpose(x, order), (x.type.size // count, count))
@@ -144,9 +144,14 @@ def _ordered(
         if keep is not None and keep < count:
             y = b.slice(y, (0, 0, 0), (size, keep, 1))
         moved = b.reshape(y, [*(shape[i] for i in order[:-1]), keep or count] if rank else ())
-        outputs.append(b.transpose(moved, np.argsort(order)))
+        outputs.append(b.transpose(moved, inverse(order)))
     values = requantized(b, outputs[0], b.out[0]) if b.out[0].quant is not None else outputs[0]
     return values, Term(b, outputs[1]).cast(b.out[1].dtype).value
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The permutation that undoes `order`."""
+    return [int(i) for i in np.argsort(order)]
 
 
 def _scattered(b: TosaBuilder, source: Value, places: Value) -> Value:

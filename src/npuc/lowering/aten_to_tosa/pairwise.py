@@ -95,8 +95,8 @@ def prelu(b: TosaBuilder, x: Value, weight: Value) -> Value:
         return (values > 0.0).select(values, values * slope).value
     slopes = slopes_of(b, weight)
     if slopes.size == 1:
-        slope = float(slopes[0])
-        return tabulate(b, x, lambda real: np.where(real > 0, real, real * slope), out)
+        only = float(slopes[0])
+        return tabulate(b, x, lambda real: np.where(real > 0, real, real * only), out)
     quant = x.type.quant
     b.require(quant is not None, "the operand is not quantized but the result is")
     assert quant is not None
@@ -118,6 +118,6 @@ def _per_channel(b: TosaBuilder, weight: Value, rank: int) -> Value:
     """A vector along axis 1 of a tensor of `rank`."""
     if weight.type.size == 1:
         return b.reshape(weight, (1,) * rank)
-    return b.reshape(weight, [weight.type.size if i == min(1, rank - 1) else 1 for i in range(rank)])
-
-
+    return b.reshape(
+        weight, [weight.type.size if i == min(1, rank - 1) else 1 for i in range(rank)]
+    )

@@ -79,6 +79,8 @@ def dequantized(b: TosaBuilder, x: Value) -> Value:
     assert quant is not None
     real = Term(b, x).cast(DType.FP32)
     if np.any(quant.zero_point):
-        real = real - Term(b, b.const(_along(quant.zero_point.astype(np.float32), quant.axis, rank)))
+        real = real - Term(
+            b, b.const(_along(quant.zero_point.astype(np.float32), quant.axis, rank))
+        )
     scale = _along(quant.scale.astype(np.float32), quant.axis, rank)
     return (real * Term(b, b.const(scale))).value

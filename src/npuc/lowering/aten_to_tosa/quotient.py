@@ -40,9 +40,9 @@ def _by_code(b: TosaBuilder, x: Value, y: Value) -> tuple[Value, float]:
     |x * mantissa| < 2**23 and the shift is at most 8, where the mantissa is 2**14: no overflow.
     """
     assert y.type.quant is not None
+    divisors = np.arange(-128, 128) - y.type.quant.zp
     rank = broadcast_rank(x, y)
     y = b.match_rank(y, rank)
-    divisors = np.arange(-128, 128) - y.type.quant.zp
     magnitude = np.maximum(np.abs(divisors), 0.5)
     exponent = np.ceil(np.log2(np.maximum(magnitude, 1)))
     mantissa = np.where(divisors < 0, -1, 1) * np.rint(2.0 ** (14 + exponent) / magnitude)
@@ -54,7 +54,9 @@ def _by_code(b: TosaBuilder, x: Value, y: Value) -> tuple[Value, float]:
     shift = b.CAST(b.TABLE(y, b.const(left.astype(np.int8))), dtype=DType.INT32)
     assert x.type.quant is not None
     wide = b.rescale(b.match_rank(x, rank), 1.0, DType.INT16, in_zp=x.type.quant.zp)
-    product = Term(b, b.rescale(wide, 1.0, DType.INT32)) * Term(b, b.rescale(factor, 1.0, DType.INT32))
+    product = Term(b, b.rescale(wide, 1.0, DType.INT32)) * Term(
+        b, b.rescale(factor, 1.0, DType.INT32)
+    )
     return b.LOGICAL_LEFT_SHIFT(product.value, shift), 2.0**-22
 
 

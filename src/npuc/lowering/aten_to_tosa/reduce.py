@@ -49,7 +49,9 @@ def reduced(b: TosaBuilder, x: Value, dim: Sequence[int] | int | None, reduce: R
 
 
 @lowers("aten.sum.dim_IntList", "aten.sum")
-def sum_(b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Value:
+def sum_(
+    b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
     """sum -> REDUCE_SUM; 16-bit floats are summed in FP32, quantized values in INT32."""
     out = b.out[0]
     if out.quant is not None:
@@ -58,7 +60,9 @@ def sum_(b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bo
 
 
 @lowers("aten.mean.dim", "aten.mean")
-def mean(b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Value:
+def mean(
+    b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
     """mean -> AVG_POOL2D over axes that are positions of an image, else REDUCE_SUM and a factor
     (folded into the RESCALE when quantized)."""
     out = b.out[0]
@@ -142,19 +146,25 @@ def _extreme(b: TosaBuilder, x: Value, dim: Sequence[int], name: str) -> Value:
 
 
 @lowers("aten.any.dims", "aten.any.dim", "aten.any")
-def any_(b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Value:
+def any_(
+    b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
     """any -> REDUCE_ANY."""
     return reduced(b, as_bool(b, x), dim, lambda b, x, axis: b.REDUCE_ANY(x, axis=axis))
 
 
 @lowers("aten.all.dims", "aten.all.dim", "aten.all")
-def all_(b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Value:
+def all_(
+    b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
     """all -> REDUCE_ALL."""
     return reduced(b, as_bool(b, x), dim, lambda b, x, axis: b.REDUCE_ALL(x, axis=axis))
 
 
 @lowers("aten.prod.dim_int", "aten.prod")
-def prod(b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False) -> Value:
+def prod(
+    b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False
+) -> Value:
     """prod -> REDUCE_PRODUCT; integers and quantized values: products of halves, MUL by MUL."""
     out = b.out[0]
     if out.quant is not None:
@@ -190,9 +200,7 @@ def _product_of_halves(b: TosaBuilder, x: Value, axis: int) -> Value:
     return x
 
 
-def _quantized_prod(
-    b: TosaBuilder, x: Value, dim: Sequence[int] | None, out: TensorType
-) -> Value:
+def _quantized_prod(b: TosaBuilder, x: Value, dim: Sequence[int] | None, out: TensorType) -> Value:
     """Partial products in 16 bits, each scaled to the largest that it can be."""
     axes, quant, result = axes_of(x, dim), x.type.quant, out.quant
     b.require(quant is not None, "the operand is not quantized but the result is")

@@ -74,9 +74,7 @@ def _round16(b: TosaBuilder, x: Value, out: TensorType) -> Value | None:
     up = shift_right(b, fixed, bits, half + 1)
     down = shift_right(b, fixed, bits, half - 2)
     # a tie has up = down + 1: the even one of them is 2 * ((up + 0) // 2 rounded half up) of down
-    even = b.LOGICAL_LEFT_SHIFT(
-        shift_right(b, up, 1, 0), b.scalar(1, DType.INT32, x.type.rank)
-    )
+    even = b.LOGICAL_LEFT_SHIFT(shift_right(b, up, 1, 0), b.scalar(1, DType.INT32, x.type.rank))
     return b.requantize(b.MAXIMUM(down, b.MINIMUM(up, even)), 1.0, out)
 
 
@@ -108,7 +106,7 @@ def round_decimals(x: Term, *, decimals: int) -> Term:
 
 
 def truncated_fixed(b: TosaBuilder, fixed: Value, bits: int) -> Value:
-    """Fixed-point numbers rounded towards zero: floor of the positive part, ceil of the negative."""
+    """Fixed-point numbers rounded towards zero: floor of the positive part, ceil of the other."""
     zero = b.scalar(0, DType.INT32, fixed.type.rank)
     above = shift_right(b, b.MAXIMUM(fixed, zero), bits, 1)
     below = shift_right(b, b.MINIMUM(fixed, zero), bits, max((1 << bits) - 2, 0))
@@ -139,5 +137,5 @@ def _integer_sign(x: Term) -> Term:
 
 @unary("aten.sign", "aten.sgn", native=True, integer=_integer_sign)
 def sign(x: Term) -> Term:
-    """sign -> two comparisons and SELECTs, 0 for NaN; quantized: TABLE; integers: MINIMUM, MAXIMUM."""
+    """sign -> two comparisons and SELECTs, 0 for NaN; quantized: TABLE; integers: MIN, MAX."""
     return (x > 0.0).select(1.0, (x < 0.0).select(-1.0, 0.0))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from math import ceil, log2
 from math import prod as product
 
-
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.fixed_point import inverse_sqrt, multiply, number
 from npuc.lowering.aten_to_tosa.formula import Number, Term
@@ -110,10 +109,10 @@ def square_root(b: TosaBuilder, v: Value) -> Value:
 
 @lowers("aten.linalg_vector_norm")
 def vector_norm(
-    b: TosaBuilder, x: Value, ord: Number = 2, dim: Sequence[int] | None = None,  # noqa: A002
+    b: TosaBuilder, x: Value, ord: Number = 2, dim: Sequence[int] | None = None,
     keepdim: bool = False, *, dtype: DType | None = None,
 ) -> Value:  # fmt: skip
-    """vector_norm of order 1, 2, inf, -inf (floats: any) -> sums of magnitudes or squares, extremes."""
+    """vector_norm of order 1, 2, inf, -inf (floats: any) -> sums or extremes of magnitudes."""
     out = b.out[0]
     if out.quant is not None:
         return _quantized_norm(b, x, float(ord), dim, out)
@@ -162,5 +161,3 @@ def _quantized_norm(
     reduce: Reduce = lambda b, x, axis: b.tosa(name, x, axis=axis)  # noqa: E731
     found = b.rescale(reduced(b, narrow, dim, reduce), 1.0, DType.INT32)
     return b.requantize(found, quant.s, out)
-
-

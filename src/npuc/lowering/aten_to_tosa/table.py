@@ -76,7 +76,7 @@ def _table8(b: TosaBuilder, x: Value, entries: np.ndarray, quant: Quant) -> Valu
 
 
 def table16(b: TosaBuilder, x: Value, entries: np.ndarray, quant: Quant | None = None) -> Value:
-    """TABLE of 513 entries on INT16, rounded back to INT16: entry i stands for code 128 * i - 32768."""
+    """TABLE of 513 entries, INT16 to INT16: entry i stands for code 128 * i - 32768."""
     wide = b.TABLE(x, b.const(entries.astype(np.int16)))
     return b.rescale(wide, 2.0**-7, DType.INT16, quant=quant)
 
@@ -146,7 +146,9 @@ class Piece:
 
     def emit(self, b: TosaBuilder, x: Value, quant: Quant | None = None) -> Value:
         if self.center:
-            wide = b.SUB(b.rescale(x, 1.0, DType.INT32), b.scalar(self.center, DType.INT32, x.type.rank))
+            wide = b.SUB(
+                b.rescale(x, 1.0, DType.INT32), b.scalar(self.center, DType.INT32, x.type.rank)
+            )
             x = b.rescale(wide, 2.0**self.zoom, DType.INT16)
         elif self.zoom:
             x = b.rescale(x, 2.0**self.zoom, DType.INT16)
@@ -165,7 +167,7 @@ class Pieces:
 
     @staticmethod
     def fit(b: TosaBuilder, curve: np.ndarray, step: float = 1.0) -> Pieces:
-        """Fit a curve of 65,536 values; NaN where any value will do. Refuses what tables cannot follow."""
+        """Fit a curve of 65,536 values; NaN: any will do. Refuses what tables cannot follow."""
         known = np.isfinite(curve)
         if not known.any():
             b.refuse("the function is nowhere finite on the operand's range")
@@ -221,9 +223,7 @@ def _first(curve: np.ndarray) -> Piece:
     whole = _better(Piece.over(0, 0, curve), curve)
     steps = np.rint(curve)
     changes = np.flatnonzero(np.diff(steps))
-    if not changes.size or np.all(
-        np.abs(whole.evaluate() - curve) <= _worth_correcting(curve)
-    ):
+    if not changes.size or np.all(np.abs(whole.evaluate() - curve) <= _worth_correcting(curve)):
         return whole
     center, zoom = _window(int(changes[0]), int(changes[-1]) + 1, margin=1)
     if not zoom:
@@ -232,7 +232,7 @@ def _first(curve: np.ndarray) -> Piece:
 
 
 def _better(piece: Piece, curve: np.ndarray) -> Piece:
-    """`piece`, or one whose entries are moved by half the sagitta of their cells, if that is closer.
+    """`piece`, or one whose entries are moved by half the sagitta of their cells if that is closer.
 
     Entries on a curve make every error of a cell have one sign; moved ones halve it.
     """

@@ -1,4 +1,4 @@
-"""How a function of one tensor becomes a rule: one TABLE when quantized, a formula of floats else."""
+"""How a function of one tensor becomes a rule: a TABLE when quantized, else a formula of floats."""
 
 from __future__ import annotations
 
