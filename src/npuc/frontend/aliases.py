@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from npuc.frontend.symbolic import hint_of
+
 _RESHAPES = frozenset(
     f"aten.{name}"
     for name in [
@@ -157,7 +159,7 @@ def _shares(kind: str, source: Any, result: torch.Tensor, args: Any, kwargs: Any
 
 
 def _ints(sizes: Any) -> list[int]:
-    return [int(s) for s in sizes]
+    return [hint_of(s) for s in sizes]
 
 
 def _inverse(
@@ -213,9 +215,9 @@ def _piece(node: Node, values: Any, index: int) -> View | None:
         "unsafe_split",
         "unsafe_chunk",
     ):
-        start = sum(int(v.shape[dim]) for v in values[:index])
+        start = sum(hint_of(v.shape[dim]) for v in values[:index])
         call, scatter = aten.slice.Tensor, aten.slice_scatter.default
-        rest = (dim, start, start + int(values[index].shape[dim]))
+        rest = (dim, start, start + hint_of(values[index].shape[dim]))
     else:
         return None
 

@@ -22,7 +22,7 @@ from npuc.frontend.export_module import export_module
 from npuc.frontend.functional_copy import FunctionalCopy, aten_op
 from npuc.frontend.program import Input, Output, Program, State
 from npuc.frontend.splice import fetch, kind_of
-from npuc.frontend.symbolic import bounds_of
+from npuc.frontend.symbolic import bounds_of, hint_of
 
 #: ops whose result depends on the strides of their operand
 _NEEDS_LAYOUT = ("aten.as_strided", "aten.view.dtype", "aten.view_as_complex")
@@ -330,7 +330,7 @@ def _random_inputs(program: Program) -> Any:
             leaves.append(spec.constant)
             continue
         value = next(nodes).meta["val"]
-        shape = [int(d) for d in value.shape]
+        shape = [hint_of(d) for d in value.shape]
         if value.is_floating_point():
             leaves.append(torch.randn(shape, generator=generator).to(value.dtype))
         else:

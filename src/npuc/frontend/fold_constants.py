@@ -25,14 +25,19 @@ _LIKE_VALUE = {
     "aten.new_empty": 0,
 }
 
-#: ops without tensor operands: always evaluated, so no rule and no expansion is needed
+#: ops without tensor operands
 _FACTORIES = (
     "aten.full aten.zeros aten.ones aten.empty.memory_format aten.arange aten.arange.start "
     "aten.arange.start_step aten.eye aten.eye.m aten.linspace aten.logspace aten.scalar_tensor "
     "aten.tril_indices aten.triu_indices aten.hann_window aten.hamming_window "
     "aten.hann_window.periodic aten.hamming_window.periodic aten.kaiser_window"
 )
-EVALUATED = frozenset([*_FACTORIES.split(), *_LIKE, *_LIKE_VALUE])
+_SIZES = (
+    "aten.sym_size aten.sym_size.int aten.sym_numel aten.sym_stride aten.sym_stride.int "
+    "aten.sym_storage_offset aten.item aten._local_scalar_dense"
+)
+#: ops that the import replaces by their results: they need no rule and no expansion
+EVALUATED = frozenset([*_FACTORIES.split(), *_SIZES.split(), *_LIKE, *_LIKE_VALUE])
 
 _FULL = {"aten.full": None, "aten.zeros": 0, "aten.ones": 1, "aten.empty.memory_format": 0}
 

@@ -41,7 +41,8 @@ def import_fx(program: Program) -> Graph:
     sizes that depend on a tensor's values.
     """
     importer = _Importer()
-    inputs = [importer.input(node) for node in program.placeholders]
+    names = program.input_names
+    inputs = [importer.input(n, name) for n, name in zip(program.placeholders, names, strict=True)]
     outputs = importer.run(
         program.graph_module, dict(zip(program.placeholders, inputs, strict=True))
     )
@@ -62,8 +63,8 @@ class _Importer:
         self.constants: dict[int, tuple[torch.Tensor, Value]] = {}
         self.gm: GraphModule
 
-    def input(self, node: Node) -> Value:
-        value = self.builder.input(_type(node.meta["val"]), node.name)
+    def input(self, node: Node, name: str) -> Value:
+        value = self.builder.input(_type(node.meta["val"]), name)
         self.origins[node.name] = (value, None)
         return value
 

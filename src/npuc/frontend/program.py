@@ -76,6 +76,11 @@ class Program:
         return self.graph_module.graph.output_node().args[0]  # type: ignore[return-value]
 
     @property
+    def input_names(self) -> list[str]:
+        """A name for each input of the graph: the user's argument names, then the buffers'."""
+        return [i.name for i in self.inputs if i.is_tensor] + [s.name for s in self.states]
+
+    @property
     def output_names(self) -> list[str]:
         """A name for each output of the graph; names of the user's structure where it has any."""
         names = [n.name if isinstance(n, Node) else "" for n in self.results]

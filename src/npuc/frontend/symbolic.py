@@ -25,6 +25,14 @@ def dim_of(size: Any) -> Dim:
     return SymDim(str(node.expr), lo, hi)
 
 
+def hint_of(size: Any) -> int:
+    """The size that the export saw, without fixing an open one to it (as int() would)."""
+    if isinstance(size, int):
+        return size
+    hint = size.node.hint
+    return int(hint) if hint is not None else 2
+
+
 def _range(node: Any) -> tuple[int, int | None]:
     """Bounds of a symbolic expression; (1, None) where nothing is known."""
     env = node.shape_env

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from npuc.errors import Unsupported
 from npuc.frontend.fold_constants import is_dequantize
-from npuc.ir import Builder, Dim, DType, Op, Quant, Shape, TensorType, Value, pack
+from npuc.ir import Builder, Dim, DType, Op, Quant, Shape, SymDim, TensorType, Value, pack
 
 #: constants are expanded at once up to this many elements
 FOLDED_ELEMENTS = 2**14
@@ -37,6 +38,8 @@ class Speller(Builder):
 
     def number(self, value: Any, dtype: DType) -> Value:
         """A 0-d constant."""
+        if isinstance(value, SymDim):
+            raise Unsupported("a size that is known only at run time is used as a number")
         if dtype.is_integer and isinstance(value, float):
             value = int(value)
         with np.errstate(over="ignore"):
