@@ -1,0 +1,240 @@
+"""Rules for upsample: RESIZE with PyTorch's sampling positions, else slices or products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from npuc.errors import Unsupported
+from npuc.ir import DType, Value
+from npuc.lowering.aten_to_tosa.carry import carry, static
+from npuc.lowering.aten_to_tosa.resample import resampled
+from npuc.lowering.aten_to_tosa.sampling import (
+    cubic_weights,
+    linear_positions,
+    linear_weights,
+    nearest_index,
+)
+from npuc.lowering.aten_to_tosa.take import take
+from npuc.lowering.registry import lowers
+from npuc.lowering.tosa_builder import TosaBuilder
+
+#: limits of RESIZE that the specification states outside of its levels
+MAX_NUMERATOR, MAX_SIZE = 2048, 16384
+
+#: weights [out, size] of an axis from its size, the new size, align_corners and the scale
+WeightsOf = Callable[[int, int, bool, "float | None"], npt.NDArray[np.float64]]
+
+#: what bilinear RESIZE makes of an element type
+WIDENED = {DType.INT8: DType.INT32, DType.INT16: DType.INT48}
+
+
+@dataclass(frozen=True)
+class AxisResize:
+    """RESIZE along one axis: output o samples at (o * den + offset) / num."""
+
+    num: int
+    den: int
+    offset: int
+    border: int
+
+
+def axis_resize(size: int, out: int, num: int, den: int, offset: int) -> AxisResize | None:
+    """The axis parameters with the border that gives `out` positions, if RESIZE takes them."""
+    border = (out - 1) * den - (size - 1) * num + offset
+    fits = (
+        num <= MAX_NUMERATOR
+        and max(size, out) < MAX_SIZE
+        and den < 16 * num
+        and -num <= offset < 16 * num
+        and -16 * num <= border < num
+    )
+    return AxisResize(num, den, offset, border) if fits else None
+
+
+def _ratios(size: int, out: int, scale: float | None) -> list[Fraction]:
+    """Enlargements that may stand behind the sizes and the given scale."""
+    found = [Fraction(out, size)]
+    if scale:
+        found.insert(0, Fraction(scale).limit_denominator(MAX_NUMERATOR // 2))
+    return found
+
+
+def nearest_axis(index: npt.NDArray[np.int64], size: int, scale: float | None) -> AxisResize | None:
+    """RESIZE parameters that pick exactly the positions `index` of an axis, if there are any."""
+    out = index.size
+    positions = np.arange(out)
+    for ratio in _ratios(size, out, scale):
+        p, q = ratio.numerator, ratio.denominator
+        # floor(o q / p), a quarter step away from the neighbours; then rounded half-pixel centres
+        for offset in (1 - p, q - p):
+            found = axis_resize(size, out, 2 * p, 2 * q, offset)
+            if found is None:
+                continue
+            at = (positions * found.den + found.offset + p) // found.num
+            if np.array_equal(np.clip(at, 0, size - 1), index):
+                return found
+    return None
+
+
+@lowers("aten.upsample_nearest2d", "aten.upsample_nearest3d")
+def upsample_nearest(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], *scales: float | None
+) -> Value:
+    """upsample_nearest -> RESIZE at floor(o * size / out), bit for bit, else slices and repeats."""
+    return _nearest(b, x, output_size, scales, exact=False)
+
+
+@lowers("aten._upsample_nearest_exact2d", "aten._upsample_nearest_exact3d")
+def upsample_nearest_exact(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], *scales: float | None
+) -> Value:
+    """_upsample_nearest_exact -> RESIZE at floor((o + 1/2) * size / out)."""
+    return _nearest(b, x, output_size, scales, exact=True)
+
+
+def _nearest(
+    b: TosaBuilder,
+    x: Value,
+    output_size: Sequence[int],
+    scales: Sequence[float | None],
+    exact: bool,
+) -> Value:
+    static(b, x)
+    sizes = x.type.ints[2:]
+    wanted = list(zip(sizes, output_size, scales, strict=True))
+    index = [nearest_index(n, out, scale, exact) for n, out, scale in wanted]
+
+    def move(v: Value) -> Value:
+        axes = [nearest_axis(i, n, s) for i, n, s in zip(index, sizes, scales, strict=True)]
+        if len(axes) == 2 and axes[0] is not None and axes[1] is not None:
+            try:
+                return _resize_nearest(b, v, axes[0], axes[1])
+            except Unsupported:
+                pass  # a type without RESIZE, a level or chip with less of it
+        for axis, places in enumerate(index, 2):
+            v = take(b, v, axis, places)
+        return v
+
+    return carry(b, move, x)
+
+
+def _resize_nearest(b: TosaBuilder, x: Value, y_axis: AxisResize, x_axis: AxisResize) -> Value:
+    """RESIZE of an image; a batch as one tall image where a chip takes no batches."""
+    n, c, h, w = x.type.ints
+    try:
+        return b.nchw(resize(b, b.nhwc(x), y_axis, x_axis, "NEAREST_NEIGHBOR", x.type.dtype))
+    except Unsupported:
+        repeats = y_axis.den == 2 and y_axis.num % 2 == 0 and y_axis.offset == 1 - y_axis.num // 2
+        if n == 1 or not repeats:
+            raise
+    tall = b.reshape(b.nhwc(x), (1, n * h, w, c))
+    factor = y_axis.num // 2
+    y = resize(b, tall, y_axis, x_axis, "NEAREST_NEIGHBOR", x.type.dtype)
+    return b.nchw(b.reshape(y, (n, h * factor, y.type.ints[2], c)))
+
+
+def resize(
+    b: TosaBuilder, x: Value, y_axis: AxisResize, x_axis: AxisResize, mode: str, dtype: DType
+) -> Value:
+    """RESIZE of an image [N, H, W, C]; keeps quantization parameters where it keeps the type."""
+    return b.RESIZE(  # type: ignore[no-any-return]
+        x,
+        (y_axis.num, y_axis.den, x_axis.num, x_axis.den),
+        (y_axis.offset, x_axis.offset),
+        (y_axis.border, x_axis.border),
+        mode=mode, dtype=dtype, quant=x.type.quant if dtype is x.type.dtype else None,
+    )  # fmt: skip
+
+
+# -- bilinear -------------------------------------------------------------------------------------
+
+
+def linear_axis(size: int, out: int, align_corners: bool, scale: float | None) -> AxisResize | None:
+    """RESIZE parameters that sample an axis where PyTorch does, if there are any."""
+    want = linear_positions(size, out, align_corners, scale)
+    if size == 1:
+        return axis_resize(1, out, out, 1, 0)
+    if align_corners:
+        ratios = [Fraction(out - 1, size - 1)] if out > 1 else [Fraction(1)]
+    else:
+        ratios = _ratios(size, out, scale)
+    for ratio in ratios:
+        p, q = ratio.numerator, ratio.denominator
+        num, den, offset = (p, q, 0) if align_corners else (2 * p, 2 * q, q - p)
+        found = axis_resize(size, out, num, den, offset)
+        at = (np.arange(out) * den + offset) / num
+        if found is not None and np.allclose(np.clip(at, 0, size - 1), want, rtol=0, atol=1e-4):
+            return found
+    return None
+
+
+@lowers("aten.upsample_bilinear2d")
+def upsample_bilinear(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], align_corners: bool,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Value:  # fmt: skip
+    """upsample_bilinear -> RESIZE (int8: and RESCALE), else a product with the weights per axis."""
+    static(b, x)
+    wanted = list(zip(x.type.ints[2:], output_size, (scales_h, scales_w), strict=True))
+    axes = [linear_axis(n, out, align_corners, s) for n, out, s in wanted]
+    weights = [linear_weights(n, out, align_corners, s) for n, out, s in wanted]
+
+    def move(v: Value) -> Value:
+        if axes[0] is not None and axes[1] is not None:
+            try:
+                return _resize_bilinear(b, v, axes[0], axes[1])
+            except Unsupported:
+                pass  # a level or chip with less of RESIZE
+        return resampled(b, v, weights)
+
+    return _interpolated(b, x, move)
+
+
+def _interpolated(b: TosaBuilder, x: Value, move: Callable[[Value], Value]) -> Value:
+    """The result of `move(x)`, of floats or in stored codes, as the op's result."""
+    b.require(
+        x.type.quant is not None or x.type.dtype.is_float,
+        f"interpolation of {x.type.dtype.name} that is not quantized",
+    )
+    return carry(b, move, x)
+
+
+def _resize_bilinear(b: TosaBuilder, x: Value, y_axis: AxisResize, x_axis: AxisResize) -> Value:
+    dtype = WIDENED.get(x.type.dtype, x.type.dtype)
+    y = resize(b, b.nhwc(x), y_axis, x_axis, "BILINEAR", dtype)
+    if dtype is not x.type.dtype:
+        # the sum is worth num_y * num_x times the code; the zero point has no part in it
+        scale = 1.0 / (y_axis.num * x_axis.num)
+        y = b.rescale(y, scale, x.type.dtype, quant=x.type.quant)
+    return b.nchw(y)
+
+
+@lowers("aten.upsample_trilinear3d")
+def upsample_trilinear(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], align_corners: bool, *scales: float | None
+) -> Value:
+    """upsample_trilinear -> a product with the weights of each axis."""
+    return _by_weights(b, x, output_size, align_corners, scales, linear_weights)
+
+
+@lowers("aten.upsample_bicubic2d")
+def upsample_bicubic(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], align_corners: bool, *scales: float | None
+) -> Value:
+    """upsample_bicubic -> a product with the weights of each axis."""
+    return _by_weights(b, x, output_size, align_corners, scales, cubic_weights)
+
+
+def _by_weights(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], align_corners: bool,
+    scales: Sequence[float | None], weights_of: WeightsOf,
+) -> Value:  # fmt: skip
+    static(b, x)
+    sizes = zip(x.type.ints[2:], output_size, scales, strict=True)
+    weights = [weights_of(n, out, align_corners, s) for n, out, s in sizes]
+    return _interpolated(b, x, lambda v: resampled(b, v, weights))
