@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from npuc.ir import DType, Value
+from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tflite.compare import truth
 from npuc.lowering.aten_to_tflite.operands import wide_type
 from npuc.lowering.registry import lowers
@@ -17,7 +17,7 @@ from npuc.lowering.tflite_builder import TfliteBuilder, largest_magnitude, symme
 @lowers("aten.mean.dim", dialect="tflite")
 def mean(b: TfliteBuilder, x: Value, dim: Sequence[int], keepdim: bool) -> Value:
     """mean -> MEAN."""
-    return _own(b, "MEAN", x, dim, keepdim)
+    return _own(b, "MEAN", x, dim)
 
 
 @lowers("aten.sum.dim_IntList", dialect="tflite")
@@ -25,36 +25,44 @@ def sum_(b: TfliteBuilder, x: Value, dim: Sequence[int], keepdim: bool) -> Value
     """sum -> SUM."""
     if x.type.dtype is DType.BOOL:
         x = b.CAST(x, dtype=DType.INT32)
-    return _own(b, "SUM", x, dim, keepdim)
+    return _own(b, "SUM", x, dim)
 
 
-def _own(b: TfliteBuilder, name: str, x: Value, dim: Sequence[int], keepdim: bool) -> Value:
+def _own(b: TfliteBuilder, name: str, x: Value, dim: Sequence[int]) -> Value:
     """MEAN or SUM, which have parameters of their own."""
     out = b.out[0]
     if out.quant is None:
         b.require(x.type.quant is None, "the operand is quantized but the result is not")
-        return b.tflite(name, x, axes=dim, keep_dims=keepdim)  # type: ignore[no-any-return]
+        return reduced(b, name, x, dim)
     x = b.operand(x)
     if x.type.dtype is out.dtype:
-        return b.tflite(name, x, axes=dim, keep_dims=keepdim, quant=out.quant)  # type: ignore[no-any-return]
-    y = b.tflite(name, b.widened(x), axes=dim, keep_dims=keepdim, quant=wide_type(out).quant)
-    return b.requantize(y, out)
+        return reduced(b, name, x, dim, out.quant)
+    return b.requantize(reduced(b, name, b.widened(x), dim, wide_type(out).quant), out)
 
 
 @lowers("aten.amax", dialect="tflite")
 def amax(b: TfliteBuilder, x: Value, dim: Sequence[int], keepdim: bool) -> Value:
     """amax -> REDUCE_MAX."""
-    return b.as_result(_reduced(b, "REDUCE_MAX", x, dim, keepdim))
+    return b.as_result(reduced(b, "REDUCE_MAX", x, dim))
 
 
 @lowers("aten.amin", dialect="tflite")
 def amin(b: TfliteBuilder, x: Value, dim: Sequence[int], keepdim: bool) -> Value:
     """amin -> REDUCE_MIN."""
-    return b.as_result(_reduced(b, "REDUCE_MIN", x, dim, keepdim))
+    return b.as_result(reduced(b, "REDUCE_MIN", x, dim))
 
 
-def _reduced(b: TfliteBuilder, name: str, x: Value, dim: Sequence[int], keepdim: bool) -> Value:
-    return b.tflite(name, x, axes=dim, keep_dims=keepdim)  # type: ignore[no-any-return]
+def reduced(
+    b: TfliteBuilder, name: str, x: Value, dim: Sequence[int], quant: Quant | None = None
+) -> Value:
+    """A reduction in the shape of the op's result.
+
+    It keeps its axes, so that it runs in any layout; `drop_reduced_axes` joins the RESHAPE with it.
+    """
+    if not x.type.rank:
+        return b.reshape(x, b.out[0].ints)
+    y = b.tflite(name, x, axes=dim, keep_dims=True, quant=quant)
+    return b.reshape(y, b.out[0].ints)
 
 
 @lowers("aten.any.dims", "aten.all.dims", dialect="tflite")
@@ -62,7 +70,7 @@ def any_all(b: TfliteBuilder, x: Value, dim: Sequence[int], keepdim: bool) -> Va
     """any, all -> REDUCE_ANY, REDUCE_ALL."""
     assert b.op is not None
     name = "REDUCE_ANY" if ".any" in b.op.kind else "REDUCE_ALL"
-    return _reduced(b, name, truth(b, x), dim, keepdim)
+    return reduced(b, name, truth(b, x), dim)
 
 
 @lowers("aten.prod.dim_int", dialect="tflite")
@@ -70,7 +78,7 @@ def prod_(b: TfliteBuilder, x: Value, dim: Sequence[int] | int, keepdim: bool) -
     """prod -> REDUCE_PROD."""
     b.require(b.out[0].quant is None, "a quantized product", "leave this op float")
     dims = (dim,) if isinstance(dim, int) else dim
-    return _reduced(b, "REDUCE_PROD", x, dims, keepdim)
+    return reduced(b, "REDUCE_PROD", x, dims)
 
 
 @lowers("aten.argmax", "aten.argmin", dialect="tflite")
