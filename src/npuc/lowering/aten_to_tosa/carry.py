@@ -79,7 +79,8 @@ def _split(b: TosaBuilder, x: Value) -> tuple[Value, Value]:
     if x.is_const:
         wide = x.array.astype(np.int64)
         high = np.trunc(wide / HALF).astype(np.int64)
-        return tuple(b.const(a.astype(np.int32)) for a in (high, wide - high * HALF))
+        low = wide - high * HALF
+        return b.const(high.astype(np.int32)), b.const(low.astype(np.int32))
     high = b.INTDIV(x, b.scalar(HALF, DType.INT32, x.type.rank))
     return high, b.SUB(x, _times_half(b, high))
 

@@ -62,9 +62,9 @@ def _widened(b: TosaBuilder, weight: Value) -> Value:
 
 def _constant_rows(b: TosaBuilder, x: Value, dim: int, index: Value) -> Value:
     """Rows of `dim` by a constant index of any rank."""
-    size, out = x.type.shape[dim], b.out[0]
-    b.require(isinstance(size, int), f"dimension {size} of an indexed tensor is symbolic")
-    flat = checked(b, np.asarray(index.array, np.int64).reshape(-1), int(size))
+    static(b, x)
+    size, out = x.type.ints[dim], b.out[0]
+    flat = checked(b, np.asarray(index.array, np.int64).reshape(-1), size)
     return carry(b, lambda v: b.reshape(take(b, v, dim, flat), out.ints), x, by=needs(flat))
 
 
@@ -125,7 +125,7 @@ def _repeated(b: TosaBuilder, index: Value, dim: int) -> tuple[Value, bool]:
     if single == shape:
         return index, False
     if index.is_const:
-        first = index.array[(..., *(slice(0, n) for n in single))]
+        first = index.array[tuple(slice(0, n) for n in single)]
         if np.array_equal(np.broadcast_to(first, shape), index.array):
             return b.const(first), True
         return index, False
@@ -140,11 +140,12 @@ def index_tensor(rows: Rows, b: TosaBuilder, x: Value, indices: Sequence[Value |
     """x[i, :, j, ...] -> the indexed dimensions as neighbours, one GATHER by their joint index."""
     joint = joint_index(b, x, indices)
     if joint.index.is_const:
-        picks = joint.index.array.reshape(-1)
-        shape = b.out[0].ints
-        return carry(
-            b, lambda v: b.reshape(take(b, joint.view(b, v), 1, picks), shape), x, by=needs(picks)
-        )
+        places, shape = joint.index.array.reshape(-1), b.out[0].ints
+
+        def move(v: Value) -> Value:
+            return b.reshape(take(b, joint.view(b, v), 1, places), shape)
+
+        return carry(b, move, x, by=needs(places))
     values = carried(b, lambda v: joint.view(b, v), x)
     picks = spread_index(b, joint.index, (joint.before, joint.count))
     return _result(b, rows(b, values, picks))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ def resampled(b: TosaBuilder, x: Value, weights: Sequence[Weights]) -> Value:
     todo.sort(key=lambda pair: pair[1].shape[0] / pair[1].shape[1])  # those that shrink come first
     if x.type.dtype.is_float:
         for axis, w in todo:
-            x = _on_last(b, x, axis, lambda v, w=w: _product(b, v, w))  # type: ignore[misc]
+            x = _on_last(b, x, axis, partial(_product, b, w))
         return x
     return _of_codes(b, x, todo)
 
@@ -40,7 +41,7 @@ def _on_last(b: TosaBuilder, x: Value, axis: int, change: Callable[[Value], Valu
     return b.transpose(y, np.argsort(order).tolist())
 
 
-def _product(b: TosaBuilder, x: Value, weights: Weights) -> Value:
+def _product(b: TosaBuilder, weights: Weights, x: Value) -> Value:
     """The last axis of floats times the weights."""
     *head, size = x.type.ints
     dtype = x.type.dtype
@@ -66,9 +67,7 @@ def _of_codes(b: TosaBuilder, x: Value, todo: Sequence[tuple[int, Weights]]) -> 
         exact = not last and 128 * parts < 2**15
         scale = 1.0 if exact else 1.0 / parts
         target = DType.INT16 if exact else DType.INT8
-        x = _on_last(  # type: ignore[misc]
-            b, x, axis, lambda v, w=whole, s=scale, t=target: _convolved(b, v, w, s, t)
-        )
+        x = _on_last(b, x, axis, partial(_convolved, b, whole, scale, target))
         parts = parts if exact else 1
     # the codes always had these parameters
     return x if quant is None or not todo else b.RESHAPE(x, x.type.ints, quant=quant)
@@ -90,7 +89,7 @@ def whole_weights(b: TosaBuilder, weights: Weights) -> tuple[npt.NDArray[np.int8
 
 
 def _convolved(
-    b: TosaBuilder, x: Value, whole: npt.NDArray[np.int8], scale: float, dtype: DType
+    b: TosaBuilder, whole: npt.NDArray[np.int8], scale: float, dtype: DType, x: Value
 ) -> Value:
     """The last axis times whole weights, a RESCALE behind: CONV2D 1x1."""
     *head, size = x.type.ints
