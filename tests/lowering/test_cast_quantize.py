@@ -62,6 +62,9 @@ def test_integers_and_bool(source) -> None:
             convert(x, dtype, TOSA_ALL)
     if source is bool:
         convert(x, DType.FP32, TOSA_FP)
+        convert(x, DType.INT32, TOSA_FP)
+    else:
+        convert(x, DType.BOOL, TOSA_FP)
 
 
 def test_wide_integers_wrap() -> None:

@@ -48,7 +48,12 @@ def test_floats_integers_and_bool(name: str) -> None:
     for dtype in (np.int32, np.int8, np.int16):
         operands = given(whole.astype(dtype)), given(whole[::-1].astype(dtype))
         check_op(kind, operands, function, limits=TOSA_ALL)
-    check_op(kind, (given(bools(3, 4)), given(bools(3, 4))), function, limits=TOSA_ALL)
+    for limits in (TOSA_ALL, TOSA_FP):
+        check_op(kind, (given(bools(3, 4)), given(bools(3, 4))), function, limits=limits)
+    large = np.asarray([2**30, -(2**30), 16777217, 0], np.int32)  # FP32 does not hold them all
+    for a in (large, large - 1):
+        check_op(kind, (given(large), given(a)), function, limits=TOSA_FP)
+    check_op(kind, (given(whole.astype(np.int8)), given(whole[::-1].astype(np.int8))), function)
 
 
 @NAMES

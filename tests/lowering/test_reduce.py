@@ -136,6 +136,11 @@ def test_integers_and_bool() -> None:
         for dim in ((1,), (0, 2)):
             small = np.sign(x) * (np.abs(x) % 3) if "prod" in kind else x
             check_op(kind, (given(small), dim, True), function, limits=TOSA_ALL)
+    large = RNG.integers(-(2**31), 2**31 - 1, (3, 4, 5)).astype(np.int32)
+    large[0, 0] = large[1, 1] + np.arange(5)
+    for dim, keepdim in (((1,), False), ((0, 2), True)):
+        for kind, function in (("aten.amax", aten.amax), ("aten.amin", aten.amin)):
+            check_op(kind, (given(large), dim, keepdim), function, limits=TOSA_FP)
     flags = RNG.random((3, 4, 5)) < 0.8
     for limits in (TOSA_FP, TOSA_INT, U55, U85):
         for dim in (1, 2):

@@ -19,7 +19,13 @@ from npuc.ir import DType, Quant, TensorType
 #: between 512 points and its RESCALE rounds again: several of 65,536 steps are right for it.
 STEPS = {4: 1, 8: 1, 16: 32}
 #: largest float error relative to the largest magnitude of the result
-RELATIVE = {DType.FP32: 1e-3, DType.FP16: 2e-2, DType.BF16: 5e-2, DType.FP8E4M3: 0.15, DType.FP8E5M2: 0.3}
+RELATIVE = {
+    DType.FP32: 1e-3,
+    DType.FP16: 2e-2,
+    DType.BF16: 5e-2,
+    DType.FP8E4M3: 0.15,
+    DType.FP8E5M2: 0.3,
+}
 
 
 @dataclass(frozen=True)
@@ -36,11 +42,10 @@ class Observed:
         array, quant = self.array, self.type.quant
         perm = self.perm if self.perm is not None else range(len(shape))
         moved = [shape[p] for p in perm]
-        if array.size != int(np.prod(shape)) or quant is not None and quant.axis is not None:
+        if array.size != int(np.prod(shape)) or (quant is not None and quant.axis is not None):
             return array, self.type
         array = array.reshape(moved).transpose(np.argsort(perm))
         return array, self.type.with_(shape=tuple(array.shape))
-
 
 
 class CheckingInterpreter(torch.fx.Interpreter):
@@ -87,6 +92,8 @@ def _is_qdq(n: torch.fx.Node) -> bool:
 
 def tolerance(type: TensorType) -> float:
     """The largest error that the local check takes for a result of `type`."""
+    if type.quant is not None and type.quant.qmax - type.quant.qmin <= 1:
+        return 0.0  # a mask of 0 and 1, which stands for BOOL
     if type.quant is not None:
         return STEPS.get(type.dtype.bits, 1)
     return RELATIVE.get(type.dtype, 0.0)
@@ -115,9 +122,9 @@ def difference(array: np.ndarray, type: TensorType, want: torch.Tensor) -> tuple
 
 
 def quantized(quant: Quant, real: np.ndarray) -> np.ndarray:
-    """Codes of real values; infinities saturate."""
+    """Codes of real values; infinities saturate, NaN is code 0 as in PyTorch."""
     limit = np.abs(quant.scale).max() * 2.0**20
-    return quant.quantize(np.clip(np.nan_to_num(real.astype(np.float64)), -limit, limit))
+    return quant.quantize(np.clip(real.astype(np.float64), -limit, limit))
 
 
 def as_numpy(x: torch.Tensor) -> np.ndarray:
@@ -149,9 +156,7 @@ def _departs(
         at = np.unravel_index(int(np.argmax(np.abs(np.nan_to_num(got - expected)))), got.shape)
         unit = "steps" if steps else "relative to the largest value"
         place = list(map(int, at))
-        why = (
-            f"{got[at]:.6g} instead of {expected[at]:.6g} at {place}, off by {error:.4g} {unit}"
-        )
+        why = f"{got[at]:.6g} instead of {expected[at]:.6g} at {place}, off by {error:.4g} {unit}"
     return CheckFailed(
         f"{n.target} ({n.name}) departs from PyTorch", where, why,
         "this is a fault of npuc, please report it; check=False compiles without the check",

@@ -12,6 +12,7 @@ import numpy as np
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.arithmetic import common_sum
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
+from npuc.lowering.aten_to_tosa.integers_as_floats import compared, has_integers
 from npuc.lowering.aten_to_tosa.operands import as_quantized, is_scalar, promoted, terms
 from npuc.lowering.aten_to_tosa.table import real_values
 from npuc.lowering.aten_to_tosa.unary import real_constant
@@ -47,8 +48,11 @@ def compare(b: TosaBuilder, x: Value, y: Value) -> Value:
         differ = left._binary("LOGICAL_XOR", left, right)
         return differ.value if name == "ne" else differ._unary("LOGICAL_NOT").value
     wide = dtype if dtype.is_float or dtype is DType.INT64 else DType.INT32
-    left, right = terms(b, x, y, dtype=wide)
-    return emit(name, left, right).value
+    if has_integers(b) or wide is not DType.INT32:
+        return emit(name, *terms(b, x, y, dtype=wide)).value
+    if dtype is not DType.INT32:  # exact in FP32
+        return emit(name, *terms(b, x, y, dtype=DType.FP32)).value
+    return compared(*terms(b, x, y), lambda left, right: emit(name, left, right)).value
 
 
 def emit(name: str, x: Term, y: Term) -> Condition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
+from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
 from npuc.lowering.aten_to_tosa.operands import promoted, terms
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -15,9 +16,11 @@ def as_bool(b: TosaBuilder, x: Value) -> Value:
         return x
     if x.type.quant is not None:
         x = b.to_int32(x)
-    if x.type.dtype.is_integer:
+    if not x.type.dtype.is_integer:
+        return (~Term(b, x).equals(0.0)).value
+    if has_integers(b):
         return b.CAST(x, dtype=DType.BOOL)  # type: ignore[no-any-return]
-    return (~Term(b, x).equals(0.0)).value
+    return (~Term(b, x).cast(DType.FP32).equals(0.0)).value
 
 
 def _logical(b: TosaBuilder, x: Value, y: Value, name: str) -> Value:

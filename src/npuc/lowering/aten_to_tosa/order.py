@@ -9,6 +9,7 @@ import numpy as np
 
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
+from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
 from npuc.lowering.aten_to_tosa.operands import requantized
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -42,11 +43,6 @@ def _argmax(b: TosaBuilder, x: Value, axis: int) -> Value:
     elif len(shape) != x.type.rank - 1:  # keepdim over all elements
         x, axis = b.reshape(x, (*shape, x.type.size)), len(shape)
     return b.ARGMAX(x, axis=axis)  # type: ignore[no-any-return]
-
-
-def has_integers(b: TosaBuilder) -> bool:
-    """Whether the target computes with INT32 tensors and moves them."""
-    return "PRO-INT" in b.limits.profiles
 
 
 @lowers("aten.argmax", target="ethos-u55")

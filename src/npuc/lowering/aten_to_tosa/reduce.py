@@ -12,6 +12,7 @@ from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tosa.average_pool import mean_as_avg_pool
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.integer_norm import Rows, Sum, sum_rows
+from npuc.lowering.aten_to_tosa.integers_as_floats import extreme, has_integers
 from npuc.lowering.aten_to_tosa.logical import as_bool
 from npuc.lowering.aten_to_tosa.operands import requantized, steps
 from npuc.lowering.registry import lowers
@@ -141,8 +142,22 @@ def _extreme(b: TosaBuilder, x: Value, dim: Sequence[int], name: str) -> Value:
         return b.tosa(name, x, axis=axis, quant=x.type.quant)  # type: ignore[no-any-return]
 
     out = b.out[0]
+    if x.type.dtype is DType.INT32 and not has_integers(b):
+        return _integer_extreme(b, x, dim or None, name)
     result = reduced(b, x, dim or None, reduce)
     return result if out.quant is None else requantized(b, result, out)
+
+
+def _integer_extreme(b: TosaBuilder, x: Value, dim: Sequence[int] | None, name: str) -> Value:
+    """On a target without INT32 reductions: of FP32 parts, moved and reduced as floats."""
+    axes = axes_of(x, dim)
+
+    def reduce(b: TosaBuilder, x: Value) -> Value:
+        for axis in axes:
+            x = b.tosa(name, x, axis=axis)
+        return x
+
+    return extreme(b, x, reduce, name == "REDUCE_MIN")
 
 
 @lowers("aten.any.dims", "aten.any.dim", "aten.any")

@@ -1,0 +1,49 @@
+"""Integers on targets of the profile PRO-FP only, which add and multiply INT32 but neither compare,
+select nor reduce it: exact forms by way of FP32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from npuc.ir import DType, Value
+from npuc.lowering.aten_to_tosa.formula import Condition, Term
+from npuc.lowering.tosa_builder import TosaBuilder
+
+#: an INT32 is HALF * high + low, both parts exact in FP32
+HALF = 2**15
+
+
+def has_integers(b: TosaBuilder) -> bool:
+    """Whether the target computes with INT32 tensors and moves them."""
+    return "PRO-INT" in b.limits.profiles
+
+
+def compared(x: Term, y: Term, compare: Callable[[Term, Term], Condition]) -> Condition:
+    """A comparison of INT32 terms: FP32 keeps the sign of their difference, and whether it is 0."""
+    difference = (x - y).cast(DType.FP32)
+    return compare(difference, difference.like(0.0))
+
+
+def sign(x: Term) -> Term:
+    """The sign of an INT32 term."""
+    real = x.cast(DType.FP32)
+    return (real > 0.0).select(1.0, (real < 0.0).select(-1.0, 0.0)).cast(DType.INT32)
+
+
+def extreme(
+    b: TosaBuilder, x: Value, reduce: Callable[[TosaBuilder, Value], Value], smallest: bool
+) -> Value:
+    """The extreme of INT32 values, in the shape of the op's result: of their upper parts, then of
+    the lower parts beside that one. `reduce` reduces FP32 values and keeps the axes.
+    """
+    upper = Term(b, b.INTDIV(x, b.scalar(HALF, DType.INT32, x.type.rank)))
+    low = (Term(b, x) - upper * HALF).cast(DType.FP32)  # of the sign of x: the division truncates
+    high = upper.cast(DType.FP32)
+    high, low = (low < 0.0).select(high - 1.0, high), (low < 0.0).select(low + HALF * 1.0, low)
+    top = Term(b, reduce(b, high.value))
+    beside = high.equals(top).select(low, HALF * 2.0 if smallest else -1.0)
+    rest = Term(b, reduce(b, beside.value))
+    upper, lower = (
+        Term(b, b.reshape(part.value, b.out[0].ints)).cast(DType.INT32) for part in (top, rest)
+    )
+    return (upper * HALF + lower).value
