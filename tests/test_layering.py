@@ -28,8 +28,8 @@ LAYERS = (
     {"quantizer"},
     {"boundary"},
     {"check"},
-    {"compilation", "execute_artifact", "pipeline"},
-    {"executorch", "report"},
+    {"compilation", "execute_artifact", "executorch", "pipeline"},
+    {"report"},
     {"cli", "__main__"},
 )
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

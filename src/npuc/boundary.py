@@ -117,7 +117,7 @@ def from_artifact(array: np.ndarray, port: TensorIO, dtype: Any) -> Any:
         array = quant.dequantize(array)
     if array.dtype.kind == "V" or array.dtype.name in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
         array = array.astype(np.float32)
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    tensor = torch.from_numpy(np.array(array, order="C"))
     return tensor.to(dtype) if dtype is not None else tensor
 
 

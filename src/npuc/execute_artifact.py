@@ -25,9 +25,10 @@ def execute_artifact(c: Compilation, arrays: list[np.ndarray], on: str) -> list[
 
         return run_reference_model(c.output.tosa, arrays)
     if on == "vulkan":
-        if c.output.suffix != ".vgf":
+        vgf = c.artifact if c.output.suffix == ".vgf" else c.output.files.get(".vgf")
+        if vgf is None:
             raise BadInput(f"a {c.output.suffix} file does not run on Vulkan", hint="use target vgf")
         from npuc.execute.vgf import run_vgf
 
-        return run_vgf(c.artifact, arrays)
+        return run_vgf(vgf, arrays)
     raise BadInput(f"unknown executor {on!r}", hint=f"known: {', '.join(EXECUTORS)}")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FLOAT_TYPES = ("fp16", "bf16")
 IO_FORMS = ("float", "quantized")
 IO_LAYOUTS = ("contiguous", "channels_last")
+FORMATS = (None, "pte")
 
 
 def compile(  # noqa: A001 - the name of the public function
@@ -38,6 +39,7 @@ def compile(  # noqa: A001 - the name of the public function
     progress: bool | None = None,
     keep_stages: bool = False,
     name: str | None = None,
+    format: str | None = None,
 ) -> Compilation:
     """Compile a PyTorch model for `target` and check the result against the model.
 
@@ -49,10 +51,12 @@ def compile(  # noqa: A001 - the name of the public function
         artifact's own types. The artifact is the same.
     io_layout: "channels_last" makes the artifact's rank-4 tensors NHWC.
     keep_stages: keep the graph after each stage in `Compilation.stages`.
+    format: None: the target's own file; "pte": an ExecuTorch program around it.
 
     Raises Unsupported with `.reasons` when an op cannot be on the target, BadInput for what the
     user gave, ToolMissing without the target's tool and CheckFailed when the result is wrong.
     """
+    _choose("format", format, FORMATS)
     job = _Job(target, io, io_layout, keep_stages)
     imported = job.front_end(
         model, example_inputs, quantization, calibration, dynamic_shapes, progress
@@ -81,6 +85,11 @@ def compile(  # noqa: A001 - the name of the public function
     )
     if check:
         job.check(result)
+    if format == "pte":
+        from npuc.executorch.pte import as_pte
+
+        with job.stage("pte"):
+            result.output = as_pte(result)
     return result
 
 
@@ -223,9 +232,9 @@ class _Job:
         return replace(port, state=tuple(self.program.state_pairs))
 
 
-def _choose(what: str, value: str, choices: Sequence[str]) -> None:
+def _choose(what: str, value: str | None, choices: Sequence[str | None]) -> None:
     if value not in choices:
-        raise BadInput(f"{what}={value!r}", hint=f"one of {', '.join(choices)}")
+        raise BadInput(f"{what}={value!r}", hint=f"one of {', '.join(map(str, choices))}")
 
 
 def targets() -> Mapping[str, str]:

@@ -39,14 +39,16 @@ def model_options(command: Any) -> Any:
 @click.option("--io", default="float", type=click.Choice(["float", "quantized"]), show_default=True)
 @click.option("--io-layout", default="contiguous", show_default=True,
               type=click.Choice(["contiguous", "channels_last"]))  # fmt: skip
+@click.option("--format", "format_name", type=click.Choice(["pte"]),
+              help="pte: an ExecuTorch program in place of the target's own file.")  # fmt: skip
 @click.option("--no-check", is_flag=True, help="Do not execute the result and compare.")
 @click.option("--option", "options", multiple=True, metavar="KEY=VALUE",
               help="An option of the target's tool, e.g. memory_mode=Sram_Only.")  # fmt: skip
 @click.option("--verbose", is_flag=True, help="Every op with its place in the model.")
 def compile_command(
     model: str, target: str, quantization: str | None, calib: str | None, as_json: bool,
-    quiet: bool, output: str | None, io: str, io_layout: str, no_check: bool,
-    options: tuple[str, ...], verbose: bool,
+    quiet: bool, output: str | None, io: str, io_layout: str, format_name: str | None,
+    no_check: bool, options: tuple[str, ...], verbose: bool,
 ) -> None:  # fmt: skip
     """Compile MODEL, check the result against it, and write the artifact."""
     from npuc.cli.load_model import load_calibration, load_model
@@ -58,7 +60,7 @@ def compile_command(
     result = compile_model(
         source, inputs, target=chosen, quantization=quantization, name=name,
         calibration=load_calibration(calib) if calib else None, io=io, io_layout=io_layout,
-        check=not no_check, progress=False if quiet or as_json else None,
+        check=not no_check, progress=False if quiet or as_json else None, format=format_name,
     )  # fmt: skip
     paths = result.save(output or f"build/{name}", name)
     if as_json:

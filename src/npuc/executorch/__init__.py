@@ -15,6 +15,9 @@ _LAZY = {
     "SoftmaxDecompositionConfig": "pass_pipeline_config",
     "LeakyReLUDecompositionConfig": "pass_pipeline_config",
     "QuantizeInfConfig": "pass_pipeline_config",
+    "to_pte": "pte",
+    "run_pte": "run_pte",
+    "run_pte_methods": "run_pte",
 }
 
 __all__ = [*_LAZY]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from npuc.errors import NpucError
-from npuc.ir import NOWHERE, DType, Graph, Loc, Op, SymDim, TensorType, Value
+from npuc.ir import NOWHERE, Builder, DType, Graph, Loc, Op, SymDim, TensorType, Value
 from npuc.serialize.flatbuffer_schema import Field
 from npuc.serialize.tosa_format import (
     DEVELOPMENT,
@@ -190,7 +190,8 @@ class _Block:
         """The name of an output: every output has an operator that writes it alone.
 
         Vela refuses a graph input as an output, and the model converter gives a tensor that is
-        returned twice one binding for both.
+        returned twice one binding for both. Such a tensor is copied by a RESHAPE: the emulation
+        layers for Vulkan lose an output that an IDENTITY reads.
         """
         written_by_op = value in self.names and value.op is not None and not value.is_const
         if written_by_op and self.names[value] not in self.outputs:
@@ -198,7 +199,12 @@ class _Block:
         loc = value.op.loc if value.op else NOWHERE
         source = self.read(value, Op("tosa.IDENTITY", (value,), {}, (), loc=loc))
         copy = Value(value.type, name=value.name)
-        self.add("IDENTITY", {}, [source], [self.define(copy, "identity")], loc)
+        if written_by_op and not any(isinstance(d, SymDim) for d in value.type.shape):
+            shape = Builder().const(np.array(value.type.ints, np.int64), DType.SHAPE)
+            size = self.read(shape, Op("tosa.RESHAPE", (value, shape), {}, (), loc=loc))
+            self.add("RESHAPE", {}, [source, size], [self.define(copy, "copy")], loc)
+        else:
+            self.add("IDENTITY", {}, [source], [self.define(copy, "identity")], loc)
         return self.names[copy]
 
     def region_names(self, op: Op) -> list[str]:

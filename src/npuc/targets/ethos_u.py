@@ -46,6 +46,7 @@ def finish_ethos_u(graph: Graph, target: Target) -> Artifact:
     further Vela options). The artifact is the payload of ExecuTorch's EthosUBackend; beside it are
     Vela's raw .npz and the TOSA file.
     """
+    from npuc.execute.tosa_signature import read_signature
     from npuc.serialize.tosa_flatbuffer import serialize
     from npuc.targets.ethos_u_files import executorch_payload, raw_npz
     from npuc.targets.tosa import check_options
@@ -62,4 +63,5 @@ def finish_ethos_u(graph: Graph, target: Target) -> Artifact:
         "system_config": result.system_config,
         "memory_mode": result.memory_mode,
     }
-    return Artifact(executorch_payload(result), ".bin", tosa, files, performance, result.ops)
+    payload = executorch_payload(result, read_signature(tosa).inputs)
+    return Artifact(payload, ".bin", tosa, files, performance, result.ops)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from npuc.errors import BadInput
+from npuc.execute.tosa_signature import Port
 from npuc.targets.vela import VelaResult, VelaTensor
 
 # name[16], u32 length, u8 external flag, 11 reserved bytes; then the data, padded to 16.
@@ -27,18 +30,42 @@ class Payload:
     outputs: tuple[VelaTensor, ...]
 
 
-def executorch_payload(result: VelaResult) -> bytes:
-    """The bytes that ExecuTorch's Ethos-U backend takes as its processed data."""
+def executorch_payload(result: VelaResult, ports: Sequence[Port] = ()) -> bytes:
+    """The bytes that ExecuTorch's Ethos-U backend takes as its processed data.
+
+    `ports`: the inputs of the TOSA file. The runtime passes all of them in order, so those that
+    Vela dropped, because no output depends on them, get a place behind the scratch memory.
+    """
+    inputs, scratch_size = _with_dropped(result, ports)
     blocks = (
         (_FIRST, b""),
         ("cmd_data", result.command_stream),
         ("weight_data", result.weights),
-        ("scratch_size", struct.pack("<I", result.scratch_size)),
-        ("inputs", _pack_tensors(result.inputs)),
+        ("scratch_size", struct.pack("<I", scratch_size)),
+        ("inputs", _pack_tensors(inputs)),
         ("outputs", _pack_tensors(result.outputs)),
         (_LAST, b""),
     )
     return b"".join(_pack_block(name, data) for name, data in blocks)
+
+
+def _with_dropped(
+    result: VelaResult, ports: Sequence[Port]
+) -> tuple[tuple[VelaTensor, ...], int]:
+    """The inputs in the order of `ports`, and the scratch memory that holds all of them."""
+    if len(ports) <= len(result.inputs):
+        return result.inputs, result.scratch_size
+    known = {tensor.name: tensor for tensor in result.inputs}
+    size, found = result.scratch_size, []
+    for port in ports:
+        tensor = known.get(port.name)
+        if tensor is None:
+            size += -size % 16
+            shape = (1,) * (6 - len(port.shape)) + port.shape
+            tensor = VelaTensor(shape, port.storage.itemsize, size, result.scratch_region)
+            size += math.prod(shape) * tensor.element_size
+        found.append(tensor)
+    return tuple(found), size
 
 
 def parse_payload(payload: bytes) -> Payload:
