@@ -41,6 +41,19 @@ def commutes(op: Op | None) -> bool:
     return op is not None and op.kind.startswith("tosa.") and op.name in MOVING
 
 
+def is_rename(op: Op) -> bool:
+    """Whether `op` moves axes of size 1 only: a RESHAPE, or a TRANSPOSE that is one."""
+    if op.kind not in ("tosa.RESHAPE", "tosa.TRANSPOSE"):
+        return False
+    before, after = op.operands[0].type, op.results[0].type
+    if not (before.is_static and after.is_static):
+        return False
+    if op.kind == "tosa.TRANSPOSE":
+        moved = [p for p in op.attrs["perms"] if before.shape[p] != 1]
+        return moved == sorted(moved)
+    return [d for d in before.shape if d != 1] == [d for d in after.shape if d != 1]
+
+
 def replay(builder: Builder, chain: list[Op], source: Value) -> Value:
     """`chain` (as `unary_chain` gives it) emitted again on `source`, in its shape."""
     for op in reversed(chain):

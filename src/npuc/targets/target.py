@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from npuc.dialects.tflite import TfliteLimits
 from npuc.dialects.tosa import Limits
 from npuc.ir import Graph
 
@@ -15,11 +16,12 @@ TOSA_PASSES = (
     "flatten_concats",
     "assign_layout",
     "cancel_transposes",
+    "assign_shapes",
     "cancel_reshapes",
     "merge_slices",
     "fold_padding",
-    "merge_rescales",
     "merge_tables",
+    "merge_rescales",
     "merge_clamps",
     "fold_constants",
     "remove_identities",
@@ -49,17 +51,20 @@ class Target:
 
     `families` name, most special first, whose overrides of lowering rules hold. `passes` are run
     in order after lowering. `finish(graph, target)` makes the artifact. `options` are the user's
-    settings for the target's tool.
+    settings for the target's tool. `prepare(graph, target)` changes the aten graph before lowering.
+    `recipe` are changes to recipes that are given by name.
     """
 
     name: str
     description: str
-    limits: Limits
+    limits: Limits | TfliteLimits
     finish: Callable[[Graph, Target], Artifact]
     dialect: str = "tosa"
     families: tuple[str, ...] = ()
     passes: tuple[str, ...] = TOSA_PASSES
     options: Mapping[str, Any] = field(default_factory=dict)
+    prepare: Callable[[Graph, Target], Graph] | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def named(name: str, **options: Any) -> Target:
