@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from npuc.boundary import IO, from_artifact, to_artifact
+from npuc.c_header import c_header
 from npuc.check.report import CheckReport
 from npuc.errors import BadInput, NpucError
 from npuc.ir import Graph
@@ -89,11 +90,17 @@ class Compilation:
 
         return count_waste(self.graph)
 
-    def run(self, *inputs: Any, on: str = "evaluator") -> Any:
+    @property
+    def graph_dialect(self) -> str:
+        """The dialect of the compiled graph: "tosa" or "tflite"."""
+        return self.target.dialect
+
+    def run(self, *inputs: Any, on: str | None = None) -> Any:
         """Execute the compiled artifact on the model's inputs; returns the model's outputs.
 
-        `on` chooses the executor: "evaluator" (npuc's own, bit-exact for integers),
-        "reference-model" (the TOSA reference model) or "vulkan" (a VGF on the Vulkan driver).
+        `on` chooses the executor: "evaluator" (npuc's own for TOSA, bit-exact for integers),
+        "reference-model" (the TOSA reference model), "vulkan" (a VGF on the Vulkan driver) or
+        "litert" (a TFLite file in LiteRT); None: evaluator or litert.
         With io="float" float tensors are quantized and dequantized here, as the host does it.
         State (mutated buffers) is kept between calls; `reset()` sets it back.
         """
@@ -143,6 +150,8 @@ class Compilation:
         files = {self.output.suffix: self.artifact, **self.output.files}
         files[".json"] = json.dumps(self.as_dict(), indent=1).encode()
         files[".mlir"] = str(self.graph).encode()
+        if self.target.options.get("c_header"):
+            files[".h"] = c_header(stem, self.io).encode()
         written: list[Path] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npuc.errors import BadInput
+from npuc.ir import Op, Value
 
 if TYPE_CHECKING:
     from npuc.compilation import Compilation
 
-EXECUTORS = ("evaluator", "reference-model", "vulkan")
+EXECUTORS = ("evaluator", "reference-model", "vulkan", "litert")
+#: dialect of the compiled graph -> who executes it when nothing is said
+DEFAULT = {"tosa": "evaluator", "tflite": "litert"}
 
 
-def execute_artifact(c: Compilation, arrays: list[np.ndarray], on: str) -> list[np.ndarray]:
+def execute_all(
+    c: Compilation, arrays: list[np.ndarray], undefined: Callable[[Op, str], None]
+) -> Mapping[Value, np.ndarray]:
+    """Every value of the compiled graph for the artifact's inputs, on the default executor."""
+    if c.graph_dialect == "tosa":
+        from npuc.execute.tosa import evaluate_all
+
+        return evaluate_all(c.graph, arrays, undefined)
+    from npuc.execute.tflite import run_tflite_all
+    from npuc.serialize.tflite_flatbuffer import tensor_numbers
+
+    numbers = tensor_numbers(c.graph)
+    return dict(zip(numbers, run_tflite_all(_tflite(c), arrays, list(numbers.values()))))
+
+
+def _tflite(c: Compilation) -> bytes:
+    data = c.artifact if c.output.suffix == ".tflite" else c.output.files.get(".tflite")
+    if data is None:
+        raise BadInput(f"a {c.output.suffix} file does not run in LiteRT", hint="use target tflite")
+    return data
+
+
+def execute_artifact(
+    c: Compilation, arrays: list[np.ndarray], on: str | None = None
+) -> list[np.ndarray]:
     """Outputs of the artifact for its own inputs. BadInput for an executor it cannot run on."""
+    on = on or DEFAULT[c.graph_dialect]
+    if on in ("evaluator", "reference-model") and c.graph_dialect != "tosa":
+        raise BadInput(f"a TFLite graph does not run on {on}", hint="use litert")
+    if on == "litert":
+        from npuc.execute.tflite import run_tflite
+
+        return run_tflite(_tflite(c), arrays)
     if on == "evaluator":
         from npuc.execute.tosa import evaluate
 

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from npuc.boundary import describe
@@ -163,6 +164,8 @@ class _Job:
                 from npuc.frontend.cast_floats import cast_floats
 
                 graph = cast_floats(graph, str(quantization))
+            if self.target.prepare is not None:
+                graph = self.target.prepare(graph, self.target)
         self.keep_stage("import", graph)
         return graph
 
@@ -172,7 +175,9 @@ class _Job:
         from npuc.lowering.registry import known_kinds
         from npuc.quantizer import Recipe, quantize
 
-        recipe = Recipe.named(quantization) if isinstance(quantization, str) else quantization
+        recipe = quantization
+        if isinstance(quantization, str):
+            recipe = replace(Recipe.named(quantization), **self.target.recipe)
         if calibration is None:
             warnings.warn(
                 "no calibration data: the example inputs decide the ranges; pass calibration=",
@@ -183,7 +188,7 @@ class _Job:
         with self.stage("quantize"):
             converted = quantize(
                 self.program, self.example_inputs, recipe, calibration, progress,
-                known=known.__contains__, tables16="EXT-INT16" in self.target.limits.offered,
+                known=known.__contains__, tables16=self.target.limits.has_int16,
             )  # fmt: skip
         with self.stage("capture"):
             self.program = capture(converted, self.example_inputs, like=self.float_program)
@@ -211,14 +216,14 @@ class _Job:
     def check(self, c: Compilation) -> None:
         """Execute `c` on the example inputs, compare with PyTorch, and keep the report in it."""
         from npuc.check.check import Subject, check
-        from npuc.execute.tosa import evaluate_all
+        from npuc.execute_artifact import execute_all
 
         where = {v.name: str(v.loc) for v in c.coverage}
         subject = Subject(c.graph, c.io, self.program, self.float_program, self.types, where)
         with self.stage("check"):
             undefined: list[str] = []
-            values = evaluate_all(
-                c.graph,
+            values = execute_all(
+                c,
                 c.input_arrays(self.example_inputs),
                 lambda op, why: undefined.append(f"{op.name} of {op.loc}: {why}"),
             )
@@ -227,8 +232,6 @@ class _Job:
 
     def with_state(self, port: Any) -> Any:
         """The boundary with the pairs (output, input) that carry mutated buffers."""
-        from dataclasses import replace
-
         return replace(port, state=tuple(self.program.state_pairs))
 
 

@@ -18,9 +18,10 @@ TOSA_EXAMPLES = (
 
 def target_names() -> list[str]:
     """All names, TOSA ones as examples."""
+    from npuc.targets.tflite import DESCRIPTIONS
     from npuc.targets.vela import ACCELERATORS
 
-    return [*TOSA_EXAMPLES, "vgf", *ACCELERATORS]
+    return [*TOSA_EXAMPLES, "vgf", *ACCELERATORS, *DESCRIPTIONS]
 
 
 def find_target(name: str | Target, options: Mapping[str, Any] | None = None) -> Target:
@@ -32,6 +33,7 @@ def find_target(name: str | Target, options: Mapping[str, Any] | None = None) ->
 
 def _make(name: str) -> Target:
     from npuc.targets.ethos_u import ethos_u_target
+    from npuc.targets.tflite import DESCRIPTIONS, tflite_target
     from npuc.targets.tosa import tosa_target
     from npuc.targets.vela import ACCELERATORS
     from npuc.targets.vgf import vgf_target
@@ -39,6 +41,8 @@ def _make(name: str) -> Target:
     lower = str(name).lower()
     if lower in ACCELERATORS:
         return ethos_u_target(lower)
+    if lower in DESCRIPTIONS:
+        return tflite_target(lower)
     if lower == "vgf":
         return vgf_target(lower)
     if lower.startswith("tosa-"):

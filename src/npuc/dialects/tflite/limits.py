@@ -44,6 +44,11 @@ class TfliteLimits:
         """Whether the model's INT64 stays: no, TFLite Micro and NPUs have INT32 only."""
         return False
 
+    @property
+    def has_int16(self) -> bool:
+        """Whether values of 16 bits can stand between values of 8."""
+        return True
+
     def op_builder(self) -> TfliteOpBuilder:
         """A builder for passes."""
         from npuc.dialects.tflite.op_builder import TfliteOpBuilder

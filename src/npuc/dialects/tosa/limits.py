@@ -57,6 +57,11 @@ class Limits:
         """Whether the model's INT64 stays; otherwise INT32 carries it."""
         return "EXT-INT64" in self.extensions
 
+    @property
+    def has_int16(self) -> bool:
+        """Whether values of 16 bits can stand between values of 8."""
+        return "EXT-INT16" in self.extensions
+
     def op_builder(self) -> OpBuilder:
         """A builder for passes."""
         from npuc.dialects.tosa.op_builder import OpBuilder
