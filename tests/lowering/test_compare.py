@@ -53,6 +53,7 @@ def test_floats_integers_and_bool(name: str) -> None:
     large = np.asarray([2**30, -(2**30), 16777217, 0], np.int32)  # FP32 does not hold them all
     for a in (large, large - 1):
         check_op(kind, (given(large), given(a)), function, limits=TOSA_FP)
+        check_op(kind, (given(a.reshape(2, 2)), given(large[:2])), function, limits=TOSA_FP)
     check_op(kind, (given(whole.astype(np.int8)), given(whole[::-1].astype(np.int8))), function)
 
 

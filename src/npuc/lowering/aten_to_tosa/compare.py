@@ -12,8 +12,8 @@ import numpy as np
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.arithmetic import common_sum
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
-from npuc.lowering.aten_to_tosa.integers_as_floats import compared, has_integers
-from npuc.lowering.aten_to_tosa.operands import as_quantized, is_scalar, promoted, terms
+from npuc.lowering.aten_to_tosa.integers_as_floats import compared, has_integers, same_rank
+from npuc.lowering.aten_to_tosa.operands import as_quantized, converted, is_scalar, promoted, terms
 from npuc.lowering.aten_to_tosa.table import real_values
 from npuc.lowering.aten_to_tosa.unary import real_constant
 from npuc.lowering.registry import lowers
@@ -52,7 +52,8 @@ def compare(b: TosaBuilder, x: Value, y: Value) -> Value:
         return emit(name, *terms(b, x, y, dtype=wide)).value
     if dtype is not DType.INT32:  # exact in FP32
         return emit(name, *terms(b, x, y, dtype=DType.FP32)).value
-    return compared(*terms(b, x, y), lambda left, right: emit(name, left, right)).value
+    x, y = converted(b, x, DType.INT32), converted(b, y, DType.INT32)
+    return compared(*same_rank(b, x, y), lambda left, right: emit(name, left, right)).value
 
 
 def emit(name: str, x: Term, y: Term) -> Condition:
