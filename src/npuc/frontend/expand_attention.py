@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -119,7 +120,7 @@ def _softmax_without(s: Splice, scores: Node, hidden: Node, may_hide_a_row: bool
     return s(aten.masked_fill.Scalar, probabilities, hidden, 0.0)
 
 
-FORMULAS = {
+FORMULAS: dict[str, Callable[..., Any]] = {
     "aten.scaled_dot_product_attention": scaled_dot_product_attention,
     "aten._safe_softmax": safe_softmax,
 }

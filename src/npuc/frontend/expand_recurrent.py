@@ -282,7 +282,7 @@ def _single_step(s: Splice, step: Step, x: Node, state: State, params: Any) -> S
     return step(cell, _project_input(cell, x, step), state)
 
 
-FORMULAS = {
+FORMULAS: dict[str, Callable[..., Any]] = {
     "aten.lstm.input": lstm,
     "aten.gru.input": one_state_layer(gru_step),
     "aten.rnn_tanh.input": one_state_layer(rnn_tanh_step),

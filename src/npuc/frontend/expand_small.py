@@ -59,9 +59,14 @@ def div(s: Splice, a: Node, b: Any) -> Node:
 
 def where(s: Splice, condition: Node, a: Any, b: Any) -> Node:
     """prims.where takes numbers on either side."""
-    if isinstance(a, Node):
-        return s(aten.where.self if isinstance(b, Node) else aten.where.ScalarOther, condition, a, b)
-    return s(aten.where.ScalarSelf if isinstance(b, Node) else aten.where.Scalar, condition, a, b)
+    kinds = (isinstance(a, Node), isinstance(b, Node))
+    overloads = {
+        (True, True): aten.where.self,
+        (True, False): aten.where.ScalarOther,
+        (False, True): aten.where.ScalarSelf,
+        (False, False): aten.where.Scalar,
+    }
+    return s(overloads[kinds], condition, a, b)
 
 
 def prims_sum(s: Splice, x: Node, dims: list[int], **_: Any) -> Node:
@@ -92,7 +97,7 @@ def broadcast_in_dim(s: Splice, x: Node, shape: list[Any], dims: list[int]) -> N
     return s(aten.expand.default, s(aten.view.default, x, spread), shape)
 
 
-FORMULAS = {
+FORMULAS: dict[str, Callable[..., Any]] = {
     "prims.iota": iota,
     "prims.scalar_tensor": scalar_tensor,
     "prims.div": div,

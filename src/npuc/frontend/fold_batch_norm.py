@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from npuc.frontend.splice import Splice, fake_mode_of, kind_of, replace
+from npuc.frontend.splice import Splice, fake_mode_of, fetch, kind_of, replace
 
 aten = torch.ops.aten
 
@@ -106,9 +106,10 @@ def _fold_into(s: Splice, layer: Node, norm: Affine) -> bool:
         return False  # the norm's channels are dim 1, the layer's are the last dim
     before = Splice(s.gm, layer, s.mode)
     old = 0 if bias is None else bias.double()
-    arguments[1] = before.constant(_scaled(weight, norm.factor, axis), "weight")
+    trains = fetch(s.gm, str(arguments[1].target)).requires_grad
+    arguments[1] = before.constant(_scaled(weight, norm.factor, axis), "weight", trains)
     folded = (old * norm.factor + norm.offset).to(weight.dtype)
-    arguments[2] = before.constant(folded, "bias")
+    arguments[2] = before.constant(folded, "bias", trains)
     layer.args = tuple(arguments)
     return True
 

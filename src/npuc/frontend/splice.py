@@ -88,14 +88,17 @@ class Splice:
             return made
         return tuple(self._item(made, i, item) for i, item in enumerate(value))
 
-    def constant(self, tensor: torch.Tensor, hint: str) -> Node:
-        """A `get_attr` node of a new buffer that holds `tensor`."""
+    def constant(self, tensor: torch.Tensor, hint: str, trainable: bool = False) -> Node:
+        """A `get_attr` node of a new buffer (or parameter, if trainable) that holds `tensor`."""
         names = self.gm.meta.setdefault("npuc_names", {})  # a search would be quadratic
         count = names.get(hint, 0)
         while hasattr(self.gm, f"_npuc_{hint}_{count}"):
             count += 1
         names[hint], name = count + 1, f"_npuc_{hint}_{count}"
-        self.gm.register_buffer(name, tensor, persistent=False)
+        if trainable:
+            self.gm.register_parameter(name, torch.nn.Parameter(tensor))
+        else:
+            self.gm.register_buffer(name, tensor, persistent=False)
         with self.gm.graph.inserting_before(self.node):
             made = self.gm.graph.get_attr(name)
         made.meta.update(self.origin)

@@ -8,10 +8,9 @@ cycles of shared specs.
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch.fx import GraphModule, Node
 from torchao.quantization.pt2e.quantizer import (
     QuantizationAnnotation,
@@ -22,29 +21,33 @@ from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from npuc.frontend.splice import fetch, kind_of
 from npuc.quantizer import policy, specs
-from npuc.quantizer.groups import Groups, Place
-from npuc.quantizer.observers import SOFTMAX_DEPTH, PoolObserver
-from npuc.quantizer.policy import Role, op_name, role_of
+from npuc.quantizer.choose_types import Types
+from npuc.quantizer.fx_values import (
+    float_operands,
+    float_results,
+    is_float,
+    is_spatial_mean,
+    moves,
+    name_of,
+)
+from npuc.quantizer.groups import Group, Groups, Key, Place
+from npuc.quantizer.observers import PoolObserver
+from npuc.quantizer.policy import Role, role_of
 from npuc.quantizer.recipe import Recipe
-
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-# An additive mask is cut off here: exp(-64) is nothing beside any other summand of a softmax.
-_MASK_FLOOR = -64.0
+from npuc.quantizer.softmax_hints import add_softmax_hints
 
 
 class NpucQuantizer(Quantizer):
     """Annotates a graph for `prepare_pt2e` or `prepare_qat_pt2e` by a recipe.
 
     `quantize` in `calibrate.py` does the whole flow; use this class to run torchao's steps
-    yourself, for training for instance.
+    yourself.
 
     tables16: the target has table lookups and clamps of 16-bit values.
     is_simple: the graph has gone through `simplify` already.
     """
 
-    def __init__(
-        self, recipe: Recipe, *, tables16: bool = True, is_simple: bool = False
-    ) -> None:
+    def __init__(self, recipe: Recipe, *, tables16: bool = True, is_simple: bool = False) -> None:
         self.recipe = recipe
         self.tables16 = tables16
         self.is_simple = is_simple
@@ -62,9 +65,9 @@ class NpucQuantizer(Quantizer):
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Write `QuantizationAnnotation`s into the nodes' meta; returns the model."""
-        annotator = Annotator(model, self.recipe, self.tables16)
+        annotator = Annotator(model, Types(model, self.recipe, self.tables16))
         annotator.run()
-        self.left_float |= annotator.left_float
+        self.left_float |= annotator.types.left_float
         self._pools = annotator.pools
         return model
 
@@ -74,7 +77,7 @@ class NpucQuantizer(Quantizer):
     def prepare_obs_or_fq_callback(
         self, model: GraphModule, edge_or_node_to_obs_or_fq: dict[Place, Any]
     ) -> None:
-        """Keep the observers, for `adjust_layers.py`, and show those of averages their operands'."""
+        """Keep the observers, and show those of averages the observers of their operands."""
         self.observers = dict(edge_or_node_to_obs_or_fq)
         for node, operand in self._pools.items():
             watch = self.observers[node]
@@ -85,245 +88,183 @@ class NpucQuantizer(Quantizer):
 class Annotator:
     """One annotation of one graph."""
 
-    def __init__(self, gm: GraphModule, recipe: Recipe, tables16: bool) -> None:
+    def __init__(self, gm: GraphModule, types: Types) -> None:
         self.gm = gm
-        self.recipe = recipe
-        self.tables16 = tables16
+        self.types = types
         self.groups = Groups()
         self.position = {node: i for i, node in enumerate(gm.graph.nodes)}
-        self.left_float: set[str] = set()
-        self.recipes = {node: self._recipe(node) for node in gm.graph.nodes}
-        self.returned = set(gm.graph.output_node().all_input_nodes)
-        self.types: dict[Node, str] = {}  # type of each value that is quantized where it is made
         self.fused: set[Node] = set()  # values inside an op and its clamp
         self.special: dict[Place, Any] = {}  # specs of weights and biases
         self.seen: dict[Place, int] = {}  # places in the order in which they were found
         self.pools: dict[Node, Place] = {}  # averages -> place of the operand
-        self.tags: dict[str, list[tuple[Node, str]]] = {}
+        self.tags: dict[str, list[Key]] = {}
 
     def run(self) -> None:
         """Annotate every node."""
         for node in self.gm.graph.nodes:
-            self._fuse_clamp(node)
+            self._fuse(node)
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":
                 self._input(node)
-            elif node.op == "call_function" and self.recipes[node] is not None:
+            elif node.op == "call_function" and self.types.recipe_of(node) is not None:
                 self._op(node)
         for keys in self.tags.values():
             self.groups.join(keys)
-        self._softmax_hints()
+        add_softmax_hints(self.gm, self.types, self.groups, self.fused)
         self._write()
 
-    # Which recipe and which type
+    # Places
 
-    def _recipe(self, node: Node) -> Recipe | None:
-        if node.op == "placeholder":
-            return self.recipe
-        if node.op != "call_function":
-            return None
-        kind = kind_of(node.target)
-        if kind == "getitem":
-            return self._recipe(node.args[0])  # type: ignore[arg-type]
-        if role_of(kind) is Role.FLOAT:
-            return None
-        recipe = self.recipe.for_node(node.name, kind, modules_of(node))
-        if recipe is None:
-            self.left_float.add(node.name)
-        return recipe
-
-    def _type(self, node: Node) -> str:
-        """Type of the result of a quantized node."""
-        recipe = self.recipes[node]
-        assert recipe is not None
-        return "int16" if self._is_wide(node, "quant_wide") else recipe.activations
-
-    def _is_wide(self, node: Node, mark: str) -> bool:
-        recipe = self.recipes[node]
-        if recipe is None or not recipe.wide_sums or not node.meta.get(mark):
-            return False
-        return self.tables16 or node.op != "call_function" or _name(node) in _ARITHMETIC
-
-    def _operand_type(self, operand: Node, reader: Node) -> str:
-        """Type under which a node reads an operand: sums and moves take 16 bits as they come."""
-        recipe = self.recipes[reader]
-        assert recipe is not None
-        made = self.types.get(operand)
-        takes_any = _moves(reader) or self._is_wide(reader, "quant_takes_wide")
-        if made == "int16" and takes_any:
-            return made
-        is_shared = role_of(kind_of(reader.target)) is Role.SHARE and not _moves(reader)
-        return self._type(reader) if is_shared else recipe.activations
-
-    # Operands and results
-
-    def _input(self, node: Node) -> None:
-        if is_float(node) and any(self.recipes[user] is not None for user in node.users):
-            self._made(node, self.recipe.io or self._type(node), None)
-
-    def _op(self, node: Node) -> None:
-        kind = kind_of(node.target)
-        if kind == "getitem":
-            return  # annotated with the op whose result it picks
-        role = role_of(kind)
-        name = op_name(kind)
-        if role is Role.OWN and name == "mean" and _is_pool(node):
-            role = Role.POOL
-        if role is Role.CLAMP:
-            role = Role.OWN if self._clamps_fused(node) else Role.SHARE
-        operands = self._operands(node, name)
-        outputs = float_results(node)
-        if role is Role.COMPARE:
-            self.groups.join(operands)
-        elif role is Role.SHARE:
-            self._share(node, operands, outputs)
-        else:
-            self._own(node, name, outputs)
-            if role is Role.POOL and node not in self.fused:
-                self._pool(node, (node.args[0], node))
-
-    def _pool(self, node: Node, operand: Place) -> None:
-        key = (node, self._type(node))
-        if self._operand_type(operand[0], node) == key[1] and operand in self.seen:
-            self.pools[node] = operand
-            self.groups[key].pooled.append(operand)
-
-    def _operands(self, node: Node, name: str) -> list[tuple[Node, str]]:
-        """Annotate the edges of the float operands; the keys of those that are activations."""
-        weighted = policy.WEIGHTED.get(name)
-        if weighted is not None and self._has_constant_weight(node, weighted[0]):
-            return [self._weighted(node, name)]
-        keep_constants = name in policy.FLOAT_PARAMETERS
-        keys = []
-        for operand in node.all_input_nodes:
-            if not is_float(operand) or operand in self.fused:
-                continue
-            if operand.op == "get_attr" and keep_constants:
-                continue
-            keys.append(self._read(operand, node))
-        return keys
-
-    def _read(self, operand: Node, reader: Node) -> tuple[Node, str]:
-        key = (operand, self._operand_type(operand, reader))
-        place = (operand, reader)
+    def _see(self, place: Place, key: Key) -> None:
         self.groups[key].places.append(place)
-        self._see(place)
+        self.seen.setdefault(place, len(self.seen))
+
+    def _read(self, operand: Node, reader: Node) -> Key:
+        """Annotate an edge."""
+        key = (operand, self.types.operand(operand, reader))
+        self._see((operand, reader), key)
         if operand.op == "get_attr":
             self.groups[key].sources.append(None)
         return key
 
-    def _see(self, place: Place) -> None:
-        self.seen.setdefault(place, len(self.seen))
-
-    def _made(self, node: Node, type_name: str, ends: tuple[float, float] | None) -> None:
-        """Annotate a result with a range of its own (or that of its function)."""
-        self._place(node, type_name)
-        self.groups[node, type_name].sources.append(ends)
-
-    def _place(self, node: Node, type_name: str) -> None:
-        self.types[node] = type_name
-        self.groups[node, type_name].places.append(node)
-        self._see(node)
+    def _place(self, node: Node, type_name: str) -> Group:
+        """Annotate a result."""
+        self.types.made[node] = type_name
+        self._see(node, (node, type_name))
         tag = node.meta.get("quant_group")
         if tag is not None:
             self.tags.setdefault(f"{tag}:{type_name}", []).append((node, type_name))
+        return self.groups[node, type_name]
 
-    def _share(self, node: Node, operands: list[Any], outputs: list[Node]) -> None:
-        narrow = self._type(node)
-        type_name = narrow
-        if operands and _moves(node):
-            type_name = operands[0][1]
+    def _input(self, node: Node) -> None:
+        quantized = any(self.types.recipe_of(user) is not None for user in node.users)
+        if is_float(node) and quantized:
+            type_name = self.types.recipe.io or self.types.result(node)
+            self._place(node, type_name).sources.append(None)
+
+    # Ops
+
+    def _op(self, node: Node) -> None:
+        name = name_of(node)
+        if name == "getitem":
+            return  # annotated with the op whose result it picks
+        role = self._role(node)
+        operands = self._operands(node, name)
+        if role is Role.COMPARE:
+            self.groups.join(operands)
+        elif role is Role.SHARE:
+            self._share(node, operands)
+        else:
+            self._own(node, name)
+            if role is Role.POOL and node not in self.fused:
+                self._pool(node)
+
+    def _role(self, node: Node) -> Role:
+        role = role_of(kind_of(node.target))
+        if role is Role.CLAMP:
+            return Role.OWN if node.args[0] in self.fused else Role.SHARE
+        return Role.POOL if is_spatial_mean(node) else role
+
+    def _operands(self, node: Node, name: str) -> list[Key]:
+        """Annotate the edges of the float operands; the keys of those that are activations."""
+        weighted = policy.WEIGHTED.get(name)
+        if weighted is not None and _is_parameter(node.args[weighted[0]]):
+            return [self._weighted(node, weighted)]
+        keep_constants = name in policy.FLOAT_PARAMETERS
+        return [
+            self._read(operand, node)
+            for operand in float_operands(node)
+            if operand not in self.fused and not (keep_constants and operand.op == "get_attr")
+        ]
+
+    def _share(self, node: Node, operands: list[Key]) -> None:
+        follows = bool(operands) and moves(node)
+        type_name = operands[0][1] if follows else self.types.result(node)
         keys = list(operands)
-        for output in outputs:
-            if output not in self.fused:
-                self._place(output, type_name)
-                keys.append((output, type_name))
-        self.groups.join(keys)
-        if not operands:
-            for output in outputs:
-                self.groups[output, type_name].sources.append(None)
-        elif outputs and any(isinstance(a, (int, float)) for a in node.args[2:]):
-            # masked_fill, where with a number: a value that no operand has
-            self.groups[keys[-1]].sources.append(None if _fills_nonzero(node) else (0.0, 1.0))
-
-    def _own(self, node: Node, name: str, outputs: list[Node]) -> None:
-        factor = self._positive_factor(node, name)
-        for output in outputs:
+        for output in float_results(node):
             if output in self.fused:
                 continue
-            type_name = self._type(node)
-            if factor is not None and self._same_type(node, type_name):
-                self._place(output, type_name)
-                source = (node.args[0], node)
-                self.groups[output, type_name].scaled.append((source, factor))
-            else:
-                self._made(output, type_name, policy.FIXED_RANGES.get(name))
+            group = self._place(output, type_name)
+            keys.append((output, type_name))
+            if not operands or _fills(node):  # masked_fill with a number no operand has
+                group.sources.append(None)
+        self.groups.join(keys)
 
-    def _same_type(self, node: Node, type_name: str) -> bool:
-        operand = node.args[0]
-        return operand not in self.fused and self._operand_type(operand, node) == type_name
+    def _own(self, node: Node, name: str) -> None:
+        factor = self._positive_factor(node, name)
+        for output in float_results(node):
+            if output in self.fused:
+                continue
+            group = self._place(output, self.types.result(node))
+            if factor is None:
+                group.sources.append(policy.FIXED_RANGES.get(name))
+            else:
+                group.scaled.append(((node.args[0], node), factor))
+
+    def _pool(self, node: Node) -> None:
+        operand: Any = node.args[0]
+        type_name = self.types.result(node)
+        if (operand, node) in self.seen and self.types.operand(operand, node) == type_name:
+            self.pools[node] = (operand, node)
+            self.groups[node, type_name].pooled.append((operand, node))
 
     def _positive_factor(self, node: Node, name: str) -> float | None:
-        """The number that a mul or div multiplies its only float operand by."""
+        """The number that a mul or div multiplies its only float operand by, if that only changes
+        the scale of the operand's codes."""
         if name not in policy.SCALING or len(node.args) < 2 or node.kwargs.get("rounding_mode"):
             return None
         x, number = node.args[:2]
         if isinstance(number, Node) and number.op == "get_attr":
             constant = fetch(self.gm, str(number.target))
-            number = float(constant) if constant.numel() == 1 and constant.dim() == 0 else None
-        if not isinstance(x, Node) or not is_float(x) or not isinstance(number, (int, float)):
+            number = float(constant) if constant.dim() == 0 else None
+        if not is_float(x) or not isinstance(number, (int, float)) or x in self.fused:
             return None
         factor = float(number) if name == "mul" else (1 / number if number else 0.0)
-        return factor if 0 < factor < float("inf") else None
+        same_type = self.types.operand(x, node) == self.types.result(node)  # type: ignore[arg-type]
+        return factor if same_type and 0 < factor < float("inf") else None
 
-    # Layers with weights
-
-    def _has_constant_weight(self, node: Node, index: int) -> bool:
-        weight = node.args[index]
-        return isinstance(weight, Node) and self._is_parameter(weight)
-
-    def _is_parameter(self, node: Node) -> bool:
-        """Whether a value depends on parameters and buffers only (in training it may be computed)."""
-        if node.op == "get_attr":
-            return True
-        return node.op == "call_function" and all(map(self._is_parameter, node.all_input_nodes))
-
-    def _weighted(self, node: Node, name: str) -> tuple[Node, str]:
-        recipe = self.recipes[node]
+    def _weighted(self, node: Node, places: tuple[int, int, int]) -> Key:
+        """Annotate a layer with a constant weight."""
+        recipe = self.types.recipe_of(node)
         assert recipe is not None
-        weight_index, axis, bias_index = policy.WEIGHTED[name]
-        x, weight = node.args[0], node.args[weight_index]
-        bias = node.args[bias_index] if len(node.args) > bias_index else None
+        x, weight = node.args[0], node.args[places[0]]
+        bias = node.args[places[2]] if len(node.args) > places[2] else None
         assert isinstance(x, Node) and isinstance(weight, Node)
         key = self._read(x, node)
-        self.special[weight, node] = specs.weight(recipe, axis)
-        self._see((weight, node))
+        self._annotate_special((weight, node), specs.weight(recipe, places[1]))
         if isinstance(bias, Node):
             channels = bias.meta["val"].shape[0]
-            self.special[bias, node] = specs.bias(
-                (x, node), (weight, node), channels, recipe.per_channel
-            )
-            self._see((bias, node))
+            spec = specs.bias((x, node), (weight, node), channels, recipe.per_channel)
+            self._annotate_special((bias, node), spec)
         return key
 
-    # Clamps
+    def _annotate_special(self, place: Place, spec: Any) -> None:
+        self.special[place] = spec
+        self.seen.setdefault(place, len(self.seen))
 
-    def _fuse_clamp(self, node: Node) -> None:
+    # Fusing
+
+    def _fuse(self, node: Node) -> None:
         """Mark the values between an op and the clamp behind it: they get no parameters.
 
         The clamp acts on the op's result under the clamp's own parameters, which is exact for a
         monotone clamp, so the eight bits cover only what the clamp lets through.
         """
-        if node.op != "call_function" or role_of(kind_of(node.target)) is not Role.CLAMP:
+        if node.op != "call_function":
+            return
+        if kind_of(node.target) == "aten.batch_norm":  # in training: torchao fuses it
+            if self._is_inner(node.args[0], node):
+                self.fused.add(node.args[0])  # type: ignore[arg-type]
+            return
+        if role_of(kind_of(node.target)) is not Role.CLAMP:
             return
         between = []
-        source = node.args[0]
-        while self._is_inner(source, node) and op_name(kind_of(source.target)) in policy.LAYOUT:
+        source: Any = node.args[0]
+        while self._is_inner(source, node) and name_of(source) in policy.LAYOUT:
             between.append(source)
             source = source.args[0]
-        if not self._is_inner(source, node) or not self._has_own_range(source):
-            return
-        self.fused.update(between, [source])
+        if self._is_inner(source, node) and self._has_own_range(source):
+            self.fused.update(between, [source])
 
     def _is_inner(self, value: Any, clamp: Node) -> bool:
         return (
@@ -331,56 +272,14 @@ class Annotator:
             and value.op == "call_function"
             and len(value.users) == 1
             and is_float(value)
-            and self.recipes[value] is not None
-            and self.recipes[value] == self.recipes[clamp]
+            and self.types.recipe_of(value) is not None
+            and self.types.recipe_of(value) == self.types.recipe_of(clamp)
             and "quant_group" not in value.meta
         )
 
     def _has_own_range(self, node: Node) -> bool:
-        kind = kind_of(node.target)
-        role = role_of(kind)
-        if role is Role.CLAMP:
-            return self._clamps_fused(node)
-        if op_name(kind) == "mean" and _is_pool(node):
-            return False
-        return role is Role.OWN and kind != "getitem" and bool(float_operands(node))
-
-    def _clamps_fused(self, node: Node) -> bool:
-        return node.args[0] in self.fused
-
-    # Softmax
-
-    def _softmax_hints(self) -> None:
-        """Tell the groups that only feed a softmax how far below the maximum values matter."""
-        for node in self.gm.graph.nodes:
-            if node.op != "call_function" or self.recipes[node] is None:
-                continue
-            if _name(node) not in policy.SOFTMAX:
-                continue
-            x = node.args[0]
-            if x in self.fused or not self._feeds_only_softmax(x, node):
-                continue
-            shape = tuple(x.meta["val"].shape)
-            if all(isinstance(size, int) for size in shape):
-                hint = specs.Hint(depth=SOFTMAX_DEPTH, axis=int(node.args[1]), shape=shape)
-                self.groups[x, self._operand_type(x, node)].hints.append(hint)
-            self._mask_hints(x)
-
-    def _feeds_only_softmax(self, value: Any, softmax: Node) -> bool:
-        key = (value, self._operand_type(value, softmax))
-        group = self.groups[key]
-        members = {p for p in group.places if isinstance(p, Node)}
-        readers = {user for member in members for user in member.users}
-        return all(reader is softmax or reader in members for reader in readers)
-
-    def _mask_hints(self, x: Any) -> None:
-        """The summands in front of a softmax: an additive mask has huge negative entries."""
-        if op_name(kind_of(x.target)) != "add":
-            return
-        for operand in float_operands(x):
-            if len(operand.users) == 1 and operand not in self.fused:
-                key = (operand, self._operand_type(operand, x))
-                self.groups[key].hints.append(specs.Hint(floor=_MASK_FLOOR))
+        is_own = self._role(node) is Role.OWN and name_of(node) != "getitem"
+        return is_own and bool(float_operands(node))
 
     # Writing
 
@@ -389,10 +288,8 @@ class Annotator:
         chosen: dict[Place, Any] = dict(self.special)
         for type_name, group in self.groups.all():
             places = sorted(set(group.places), key=self._order)
-            first = places[0]
-            chosen[first] = self._spec(type_name, group, first)
-            for place in places[1:]:
-                chosen[place] = SharedQuantizationSpec(first)
+            chosen[places[0]] = self._spec(type_name, group, places[0])
+            chosen.update(dict.fromkeys(places[1:], SharedQuantizationSpec(places[0])))
         for place in self.seen:
             node = place if isinstance(place, Node) else place[1]
             annotation = node.meta.setdefault(Q_ANNOTATION_KEY, _new_annotation())
@@ -407,78 +304,36 @@ class Annotator:
             return self.position[place], 1, 0
         return self.position[place[1]], 0, self.seen[place]
 
-    def _spec(self, type_name: str, group: Any, first: Place) -> Any:
+    def _spec(self, type_name: str, group: Group, first: Place) -> Any:
         node = first if isinstance(first, Node) else first[1]
-        recipe = self.recipes[node] or self.recipe
+        recipe = self.types.recipe_of(node) or self.types.recipe
         if len(group.scaled) == 1 and not group.sources and first is group.scaled[0][0][1]:
             place, factor = group.scaled[0]
             return specs.scaled(place, factor, type_name)
-        hint = group.hints[0] if group.hints else specs.Hint()
-        is_pool = len(group.pooled) == 1 and len(group.sources) == 1
-        is_output = any(place in self.returned for place in group.places)
-        kind = specs.Kind(group.ends, hint, is_pool, is_output)
+        kind = specs.Kind(
+            ends=group.ends,
+            hint=group.hints[0] if group.hints else specs.Hint(),
+            is_pool=len(group.pooled) == 1 and len(group.sources) == 1,
+        )
         return specs.activation(type_name, recipe, kind)
-
-
-# What takes 16-bit values without tables (and clamps and concatenations) of them.
-_ARITHMETIC = frozenset(
-    """add sub mul sum linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d matmul mm bmm
-    layer_norm native_layer_norm rms_norm _fused_rms_norm""".split()
-)
-
-
-def _name(node: Node) -> str:
-    return op_name(kind_of(node.target))
-
-
-def _moves(node: Node) -> bool:
-    return _name(node) in policy.LAYOUT or _name(node) in policy.ONE_OPERAND_MOVES
 
 
 def _new_annotation() -> QuantizationAnnotation:
     return QuantizationAnnotation(allow_implicit_sharing=False, _annotated=True)
 
 
-def is_float(node: Any) -> bool:
-    """Whether a node's value is one floating-point tensor."""
-    value = node.meta.get("val") if isinstance(node, Node) else None
-    return isinstance(value, torch.Tensor) and value.dtype in _FLOATS
-
-
-def float_operands(node: Node) -> list[Node]:
-    """The operands that are floating-point tensors, each once."""
-    return [operand for operand in node.all_input_nodes if is_float(operand)]
-
-
-def float_results(node: Node) -> list[Node]:
-    """The nodes that hold the float results of an op: itself, or the `getitem`s that pick them."""
-    if isinstance(node.meta.get("val"), torch.Tensor):
-        return [node] if is_float(node) else []
-    return [user for user in node.users if user.target is operator.getitem and is_float(user)]
-
-
-def modules_of(node: Node) -> list[tuple[str, str]]:
-    """Path and class name of the modules around a node, outermost first."""
-    found = []
-    for path, class_name in node.meta.get("nn_module_stack", {}).values():
-        path = str(path).removeprefix("L['self'].").removeprefix("L['self']")
-        name = class_name if isinstance(class_name, str) else _qualified(class_name)
-        found.append((path, name))
-    return found
-
-
-def _qualified(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _is_pool(node: Node) -> bool:
-    """Whether a mean runs over exactly the spatial dims of [N, C, ...]: an average pool."""
-    value = node.args[0].meta["val"]  # type: ignore[union-attr]
-    dims = node.args[1] if len(node.args) > 1 else None
-    if not isinstance(dims, (list, tuple)) or value.ndim not in (3, 4):
+def _is_parameter(value: Any) -> bool:
+    """Whether a value depends on parameters and buffers only (in training it may be computed)."""
+    if not isinstance(value, Node):
         return False
-    return sorted(d % value.ndim for d in dims) == list(range(2, value.ndim))
+    if value.op == "get_attr":
+        return True
+    operands: Iterable[Node] = value.all_input_nodes
+    return value.op == "call_function" and bool(operands) and all(map(_is_parameter, operands))
 
 
-def _fills_nonzero(node: Node) -> bool:
-    return any(isinstance(a, (int, float)) and a != 0 for a in node.args[2:])
+def _fills(node: Node) -> bool:
+    """Whether an op writes a number other than zero: masked_fill, where with a number."""
+    if name_of(node) not in ("masked_fill", "where", "pad", "constant_pad_nd"):
+        return False
+    return any(isinstance(a, float) and a != 0 for a in node.args[1:])

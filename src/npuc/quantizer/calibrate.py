@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from npuc.errors import BadInput
@@ -111,7 +111,8 @@ def prepare(
 
 def copy_graph(gm: GraphModule) -> GraphModule:
     """A GraphModule with a copy of the graph and the same tensors."""
-    graph, ours = Graph(), {}
+    graph = Graph()
+    ours: dict[Node, Node] = {}
     result = graph.graph_copy(gm.graph, ours)
     graph.output(result)
     return GraphModule(gm, graph)

@@ -7,7 +7,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from npuc.frontend.splice import kind_of
-from npuc.quantizer.annotate import float_operands, is_float
+from npuc.quantizer.fx_values import float_operands, is_float
 from npuc.quantizer.policy import LAYOUT, Role, op_name, role_of
 
 

@@ -13,16 +13,17 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from npuc.frontend.splice import kind_of
-from npuc.quantizer.policy import LAYOUT, ONE_OPERAND_MOVES, op_name
+from npuc.quantizer.policy import LAYOUT, ONE_OPERAND_MOVES, names, op_name
 
-_STEEP = frozenset("sqrt rsqrt log log2 log10 log1p reciprocal".split())
-_NORMS = frozenset("layer_norm native_layer_norm rms_norm _fused_rms_norm".split())
+_STEEP = names("sqrt rsqrt log log2 log10 log1p reciprocal")
+_NORMS = names("layer_norm native_layer_norm rms_norm _fused_rms_norm")
 _MOVES = LAYOUT | ONE_OPERAND_MOVES
-_CLAMPS = frozenset("clamp clamp_min clamp_max relu".split())
-_SUMS = frozenset("add sub sum mean".split()) | _CLAMPS
-_PRODUCTS = frozenset(
-    """conv1d conv2d conv3d conv_transpose1d conv_transpose2d linear matmul mm bmm mul add sub
-    sum""".split()
+_CLAMPS = names("clamp clamp_min clamp_max relu")
+_SUMS = names("add sub sum mean") | _CLAMPS
+_PRODUCTS = names(
+    """
+    conv1d conv2d conv3d conv_transpose1d conv_transpose2d linear matmul mm bmm mul add sub sum
+    """
 )
 
 

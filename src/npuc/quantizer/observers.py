@@ -168,12 +168,12 @@ class RangeObserver(ObserverBase):
 class FunctionObserver(RangeObserver):
     """For functions with a known range, such as sigmoid and tanh.
 
-    The range is that of the function, or (not `fixed`) halved as often as twice the calibrated
-    values allow: a softmax over 200 keys has probabilities near 1/200, for which steps of 1/256
-    are useless.
+    The range is that of the function, or (not `fixed`) halved as often as 1.5 times the
+    calibrated values allow: a softmax over 200 keys has probabilities near 1/200, for which
+    steps of 1/256 are useless.
     """
 
-    MARGIN = 2.0
+    MARGIN = 1.5
 
     def __init__(
         self, ends: tuple[float, float] = (0.0, 1.0), fixed: bool = False, **options: Any

@@ -10,6 +10,11 @@ from __future__ import annotations
 from enum import Enum
 
 
+def names(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
 class Role(Enum):
     """How the parameters of an op's result relate to those of its operands."""
 
@@ -22,51 +27,56 @@ class Role(Enum):
 
 
 # Only the position of elements changes; a clamp behind them can act in front of them.
-LAYOUT = frozenset(
-    """view reshape _unsafe_view view_as flatten unflatten squeeze unsqueeze permute transpose t
-    mT mH numpy_T movedim moveaxis swapaxes swapdims contiguous clone detach alias
-    lift_fresh lift_fresh_copy""".split()
+LAYOUT = names(
+    """
+    view reshape _unsafe_view view_as flatten unflatten squeeze unsqueeze permute transpose t mT
+    mH numpy_T movedim moveaxis swapaxes swapdims contiguous clone detach alias lift_fresh
+    lift_fresh_copy
+    """
 )
 
 # They read one tensor and keep its type, whatever that is.
-ONE_OPERAND_MOVES = frozenset(
-    """slice select narrow split split_with_sizes chunk unbind tensor_split expand repeat flip
-    getitem""".split()
+ONE_OPERAND_MOVES = names(
+    """
+    slice select narrow split split_with_sizes chunk unbind tensor_split expand repeat flip
+    getitem
+    """
 )
 
 # The result consists of elements of the operands, or of means of them.
-_SHARE = LAYOUT | frozenset(
-    """expand expand_as broadcast_to broadcast_tensors repeat tile repeat_interleave
-    slice select narrow split split_with_sizes chunk unbind tensor_split unsafe_split
-    unsafe_chunk unsafe_split_with_sizes diagonal
-    cat concat concatenate stack hstack vstack dstack column_stack block_diag
-    flip fliplr flipud roll rot90
-    pad constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d
-    replication_pad1d replication_pad2d replication_pad3d
-    pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col as_strided
-    gather index _unsafe_index index_select take take_along_dim embedding
-    select_scatter slice_scatter diagonal_scatter index_put _unsafe_index_put index_copy
-    index_fill scatter masked_fill masked_scatter where tril triu copy fill
-    max min amax amin maximum minimum fmax fmin median nanmedian kthvalue sort topk mode
-    max_pool1d max_pool2d max_pool3d max_pool2d_with_indices max_pool3d_with_indices
-    adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
+_SHARE = LAYOUT | names(
+    """
+    expand expand_as broadcast_to broadcast_tensors repeat tile repeat_interleave slice select
+    narrow split split_with_sizes chunk unbind tensor_split unsafe_split unsafe_chunk
+    unsafe_split_with_sizes diagonal cat concat concatenate stack hstack vstack dstack
+    column_stack block_diag flip fliplr flipud roll rot90 pad constant_pad_nd reflection_pad1d
+    reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
+    pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col as_strided gather index
+    _unsafe_index index_select take take_along_dim embedding select_scatter slice_scatter
+    diagonal_scatter index_put _unsafe_index_put index_copy index_fill scatter masked_fill
+    masked_scatter where tril triu copy fill max min amax amin maximum minimum fmax fmin median
+    nanmedian kthvalue sort topk mode max_pool1d max_pool2d max_pool3d max_pool2d_with_indices
+    max_pool3d_with_indices adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
     upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
-    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_linear1d
-    upsample_bilinear2d upsample_trilinear3d
-    to _to_copy type_as float dropout feature_dropout alpha_dropout nan_to_num""".split()
+    _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d
+    upsample_trilinear3d to _to_copy type_as float dropout feature_dropout alpha_dropout
+    nan_to_num
+    """
 )
 
-_POOL = frozenset(
-    """avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d
-    adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d""".split()
+_POOL = names(
+    """
+    avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
+    _adaptive_avg_pool2d _adaptive_avg_pool3d
+    """
 )
 
-_CLAMP = frozenset("relu relu6 hardtanh clamp clamp_min clamp_max clip".split())
+_CLAMP = names("relu relu6 hardtanh clamp clamp_min clamp_max clip")
 
-_COMPARE = frozenset("eq ne lt le gt ge equal isclose".split())
+_COMPARE = names("eq ne lt le gt ge equal isclose")
 
 # Complex values and random numbers.
-_FLOAT_PREFIXES = ("fft_", "_fft", "stft", "istft", "rand", "bernoulli", "normal", "complex", "real")
+_FLOAT_PREFIXES = ("fft_", "_fft", "stft", "istft", "rand", "bernoulli", "normal", "complex")
 
 # Lower and upper end of what the function can give, whatever its operand is.
 FIXED_RANGES: dict[str, tuple[float, float]] = {
@@ -82,9 +92,11 @@ WEIGHTED: dict[str, tuple[int, int, int]] = {
 }
 
 # Their constant operands are parameters of a formula and stay float.
-FLOAT_PARAMETERS = frozenset(
-    """layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm
-    _fused_rms_norm batch_norm _native_batch_norm_legit_no_training prelu _prelu_kernel""".split()
+FLOAT_PARAMETERS = names(
+    """
+    layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm
+    _fused_rms_norm batch_norm _native_batch_norm_legit_no_training prelu _prelu_kernel
+    """
 )
 
 # Multiplications: by a positive constant they only change the scale.
@@ -94,13 +106,14 @@ SOFTMAX = frozenset(("softmax", "_softmax", "_safe_softmax", "log_softmax", "_lo
 
 # One op for the quantizer: an integer rule computes it whole. Whatever is expanded instead gets
 # inner ranges that calibration must find. These are expanded, because they truly have inner ranges.
-EXPANDED = frozenset(
-    """scaled_dot_product_attention lstm gru rnn_tanh rnn_relu lstm_cell gru_cell
-    rnn_tanh_cell rnn_relu_cell einsum addbmm addmv addr glu cosine_similarity
-    pairwise_distance cdist linalg_vector_norm norm linalg_norm logsumexp addcmul addcdiv lerp
-    bilinear local_response_norm cross_entropy_loss std std_mean var_mean outer dot inner
-    tensordot kron batch_norm _native_batch_norm_legit_no_training native_batch_norm
-    _native_batch_norm_legit""".split()
+EXPANDED = names(
+    """
+    scaled_dot_product_attention lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell
+    rnn_relu_cell einsum addbmm addmv addr glu cosine_similarity pairwise_distance cdist
+    linalg_vector_norm norm linalg_norm logsumexp addcmul addcdiv lerp bilinear
+    local_response_norm cross_entropy_loss std std_mean var_mean outer dot inner tensordot kron
+    batch_norm _native_batch_norm_legit_no_training native_batch_norm _native_batch_norm_legit
+    """
 )
 
 

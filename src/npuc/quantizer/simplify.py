@@ -16,8 +16,9 @@ from torch.utils._pytree import tree_leaves
 from npuc.frontend.decompose import expand
 from npuc.frontend.fold_batch_norm import fold_batch_norm
 from npuc.frontend.splice import Splice, fake_mode_of, fetch, kind_of, replace, value_of
+from npuc.quantizer.fx_values import name_of
 from npuc.quantizer.mark_wide import mark_wide
-from npuc.quantizer.policy import is_expanded, op_name
+from npuc.quantizer.policy import is_expanded, names, op_name
 
 aten = torch.ops.aten
 
@@ -65,7 +66,7 @@ def _stays(kind: str, known: Callable[[str], bool], is_qat: bool) -> bool:
 
 
 # `rewrite` replaces them by ops that every target knows.
-_REWRITTEN = frozenset("_safe_softmax rsub addmm baddbmm mv".split())
+_REWRITTEN = names("_safe_softmax rsub addmm baddbmm mv")
 
 
 def fill_values(gm: GraphModule) -> None:
@@ -79,10 +80,11 @@ def fill_values(gm: GraphModule) -> None:
 def drop_casts(gm: GraphModule) -> None:
     """Erase casts of a tensor to its own type."""
     for node in list(gm.graph.nodes):
-        if node.op == "call_function" and op_name(kind_of(node.target)) in ("to", "_to_copy"):
-            if node.args[0].meta["val"].dtype == node.meta["val"].dtype:
-                node.replace_all_uses_with(node.args[0])
-                gm.graph.erase_node(node)
+        if name_of(node) not in ("to", "_to_copy"):
+            continue
+        if node.args[0].meta["val"].dtype == node.meta["val"].dtype:
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
 
 
 def fold_constants(gm: GraphModule, is_qat: bool) -> None:
@@ -261,7 +263,7 @@ _REWRITES: dict[str, Callable[..., Any]] = {
     "addmm": _addmm,
     "baddbmm": _baddbmm,
     "mv": _mv,
-    **{name: _split_off_bias for name in ("linear", "conv1d", "conv2d", "conv3d")},
+    **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), _split_off_bias),
     **{f"conv_transpose{n}d": _split_off_bias for n in (1, 2, 3)},
     "_safe_softmax": _plain_softmax,
     "square": _square,

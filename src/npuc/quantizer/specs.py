@@ -54,7 +54,6 @@ class Kind:
     ends: tuple[float, float] | None = None  # the function's range, when it has one
     hint: Hint = field(default_factory=Hint)
     is_pool: bool = False
-    is_output: bool = False  # the model returns it: its range is that of the function, whole
 
 
 def activation(name: str, recipe: Recipe, kind: Kind) -> Any:
@@ -63,8 +62,7 @@ def activation(name: str, recipe: Recipe, kind: Kind) -> Any:
     if recipe.is_qat:
         return _trained_activation(name, kind)
     if kind.ends is not None:
-        fixed = recipe.fixed_ranges or kind.is_output
-        observer = FunctionObserver.with_args(ends=kind.ends, fixed=fixed)
+        observer = FunctionObserver.with_args(ends=kind.ends, fixed=recipe.fixed_ranges)
     else:
         hint = kind.hint
         watch = PoolObserver if kind.is_pool else RangeObserver
