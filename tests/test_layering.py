@@ -26,7 +26,7 @@ LAYERS = (
     {"lowering"},
     {"targets"},
     {"quantizer"},
-    {"boundary"},
+    {"boundary", "c_header"},
     {"check"},
     {"compilation", "execute_artifact", "executorch", "pipeline"},
     {"report"},
