@@ -134,6 +134,23 @@ def test_rounding_of_int16_is_exact() -> None:
                 )  # fmt: skip
 
 
+@pytest.mark.parametrize("scale", [1e-4, 3.7e-4, 1e-3, 0.02])
+def test_table_slopes_fit_16_bits_across_a_pole(scale: float) -> None:
+    """The specification demands it; the reference model refuses a steeper table that is read."""
+    codes = np.arange(-32768, 32768)
+    for out in (1e-3, 0.3, 1.0, 7.0):
+        graph = lowered(
+            "aten.reciprocal",
+            (given(codes[::977] * scale, quant=int16(scale)),),
+            aten.reciprocal,
+            limits=TOSA_INT16,
+            out_quant=int16(out),
+        )
+        for op in graph.ops:
+            if op.name == "TABLE":
+                assert np.abs(np.diff(op.operands[1].array.astype(np.int64))).max() < 2**15
+
+
 def test_int8_to_int16_and_back() -> None:
     x = np.linspace(-5, 5, 300)
     check_op(

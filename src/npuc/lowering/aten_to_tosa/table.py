@@ -99,10 +99,14 @@ def _narrowing(b: TosaBuilder, x: Value, function: Function, r: Quant) -> Value:
 
 def gentle(entries: np.ndarray) -> np.ndarray:
     """Entries whose differences fit 16 bits, as the specification demands of a 16-bit table."""
-    gentle = np.clip(np.nan_to_num(entries), -(2**15), 2**15 - 1).astype(np.int64)
-    for i in np.flatnonzero(np.abs(np.diff(gentle)) > 2**15 - 1):
-        gentle[i + 1] = np.clip(gentle[i + 1], gentle[i] - (2**15 - 1), gentle[i] + 2**15 - 1)
-    return gentle
+    most = 2**15 - 1
+    entries = np.clip(np.nan_to_num(entries), -(2**15), most).astype(np.int64)
+    steep = np.flatnonzero(np.abs(np.diff(entries)) > most)
+    while steep.size:
+        i = int(steep[0])
+        entries[i + 1] = np.clip(entries[i + 1], entries[i] - most, entries[i] + most)
+        steep = np.flatnonzero(np.abs(np.diff(entries)) > most)
+    return entries
 
 
 @dataclass(frozen=True)
