@@ -31,16 +31,30 @@ def floats(*shape):
 
 def nearest(x, size, sh, sw, mode="nearest"):
     """PyTorch's own float32 index arithmetic, on numbers that float32 holds."""
-    op = torch.ops.aten.upsample_nearest2d if mode == "nearest" else torch.ops.aten._upsample_nearest_exact2d
+    op = (
+        torch.ops.aten.upsample_nearest2d
+        if mode == "nearest"
+        else torch.ops.aten._upsample_nearest_exact2d
+    )
     index = torch.arange(x[0, 0].numel(), dtype=torch.float32).reshape(1, 1, *x.shape[2:])
     places = op.default(index, size, sh, sw).long().reshape(-1)
     return x.reshape(*x.shape[:2], -1)[:, :, places].reshape(*x.shape[:2], *size)
 
 
 SIZES = [
-    ((5, 7), (10, 14)), ((5, 7), (15, 21)), ((4, 4), (16, 32)), ((6, 8), (3, 4)), ((9, 9), (3, 3)), ((6, 8), (4, 5)),
-    ((3, 5), (7, 11)), ((1, 9), (1, 18)), ((1, 1), (4, 5)), ((7, 3), (7, 3)), ((5, 6), (5, 12)), ((13, 17), (29, 5)),
-]  # fmt: skip
+    ((5, 7), (10, 14)),
+    ((5, 7), (15, 21)),
+    ((4, 4), (16, 32)),
+    ((6, 8), (3, 4)),
+    ((9, 9), (3, 3)),
+    ((6, 8), (4, 5)),
+    ((3, 5), (7, 11)),
+    ((1, 9), (1, 18)),
+    ((1, 1), (4, 5)),
+    ((7, 3), (7, 3)),
+    ((5, 6), (5, 12)),
+    ((13, 17), (29, 5)),
+]
 
 
 @pytest.mark.parametrize("size, out", SIZES, ids=str)
@@ -50,8 +64,15 @@ def test_nearest_is_exact(size, out, mode, limits):
     kind = "aten.upsample_nearest2d" if mode == "nearest" else "aten._upsample_nearest_exact2d"
     x = floats(2, 3, *size)
     q = quant_for(x) if limits is not TOSA_FP else None
-    graph = check_op(kind, (given(x, quant=q), out, None, None), lambda *a: nearest(*a, mode=mode), out_quant=q,
-                     limits=limits, steps=0, tolerance=1e-12)  # fmt: skip
+    graph = check_op(
+        kind,
+        (given(x, quant=q), out, None, None),
+        lambda *a: nearest(*a, mode=mode),
+        out_quant=q,
+        limits=limits,
+        steps=0,
+        tolerance=1e-12,
+    )
     if limits is U55:
         vela(graph)
     elif size != out and limits is not U85:
@@ -64,7 +85,12 @@ def test_nearest_by_a_given_scale(scale, mode):
     kind = "aten.upsample_nearest2d" if mode == "nearest" else "aten._upsample_nearest_exact2d"
     size = (11, 10)
     out = tuple(int(n * scale) for n in size)
-    check_op(kind, (given(floats(1, 2, *size)), out, scale, scale), lambda *a: nearest(*a, mode=mode), tolerance=1e-12)
+    check_op(
+        kind,
+        (given(floats(1, 2, *size)), out, scale, scale),
+        lambda *a: nearest(*a, mode=mode),
+        tolerance=1e-12,
+    )
 
 
 def test_nearest_of_every_size_picks_what_pytorch_picks():
@@ -85,8 +111,14 @@ def test_nearest_on_u55_is_one_resize(factor):
     x = floats(1, 4, 6, 5)
     q = quant_for(x)
     out = (6 * factor, 5 * factor)
-    graph = check_op("aten.upsample_nearest2d", (given(x, quant=q), out, None, None), nearest, out_quant=q,
-                     limits=U55, steps=0)  # fmt: skip
+    graph = check_op(
+        "aten.upsample_nearest2d",
+        (given(x, quant=q), out, None, None),
+        nearest,
+        out_quant=q,
+        limits=U55,
+        steps=0,
+    )
     assert ops(graph) == ["TRANSPOSE", "RESIZE", "TRANSPOSE"]
 
 
@@ -96,10 +128,20 @@ def test_nearest_of_integers_booleans_and_a_volume():
 
     args = ((4, 6), None, None)
     check_op("aten.upsample_nearest2d", (given(R.random((1, 2, 2, 3)) > 0.5), *args), bits)
-    check_op("aten.upsample_nearest2d", (given(R.integers(-99, 99, (1, 2, 2, 3)).astype(np.int32)), *args), bits)
+    check_op(
+        "aten.upsample_nearest2d",
+        (given(R.integers(-99, 99, (1, 2, 2, 3)).astype(np.int32)), *args),
+        bits,
+    )
     q = quant_for(floats(9))
-    check_op("aten.upsample_nearest3d", (given(floats(1, 2, 2, 3, 2), quant=q), (4, 6, 3), None, None, None),
-             lambda x, size, *_: F.interpolate(x, size=size, mode="nearest"), out_quant=q, limits=U55, steps=0)  # fmt: skip
+    check_op(
+        "aten.upsample_nearest3d",
+        (given(floats(1, 2, 2, 3, 2), quant=q), (4, 6, 3), None, None, None),
+        lambda x, size, *_: F.interpolate(x, size=size, mode="nearest"),
+        out_quant=q,
+        limits=U55,
+        steps=0,
+    )
 
 
 @pytest.mark.parametrize("size, out", SIZES, ids=str)
@@ -112,8 +154,14 @@ def test_bilinear(size, out, align, limits):
     def fn(x, out, align, *_):
         return F.interpolate(x, size=out, mode="bilinear", align_corners=align)
 
-    graph = check_op("aten.upsample_bilinear2d", (given(x, quant=q), out, align, None, None), fn, out_quant=q,
-                     limits=limits, wrong=0.2)  # fmt: skip
+    graph = check_op(
+        "aten.upsample_bilinear2d",
+        (given(x, quant=q), out, align, None, None),
+        fn,
+        out_quant=q,
+        limits=limits,
+        wrong=0.2,
+    )
     assert limits is U55 or size == out or "RESIZE" in ops(graph)
     if limits in (U55, U85):
         vela(graph, limits.name)
@@ -140,8 +188,14 @@ def test_bilinear_int8_is_rounded_once():
         return F.interpolate(x, size=out, mode="bilinear")
 
     for limits in (TOSA_INT, U55):
-        check_op("aten.upsample_bilinear2d", (given(x, quant=q), (32, 32), False, None, None), fn, out_quant=q,
-                 limits=limits, wrong=0.06)  # fmt: skip
+        check_op(
+            "aten.upsample_bilinear2d",
+            (given(x, quant=q), (32, 32), False, None, None),
+            fn,
+            out_quant=q,
+            limits=limits,
+            wrong=0.06,
+        )
 
 
 def test_bilinear_in_other_types():
@@ -153,30 +207,51 @@ def test_bilinear_in_other_types():
     check_op("aten.upsample_bilinear2d", (given(x, dtype=DType.FP16), *args), fn)
     check_op("aten.upsample_bilinear2d", (given(x, dtype=DType.BF16), *args), fn, limits=TOSA_BF16)
     q = int16(2.0**-13)
-    check_op("aten.upsample_bilinear2d", (given(x, quant=q), *args), fn, out_quant=q, limits=TOSA_INT16)
-    check_op("aten.upsample_bilinear2d", (given(x, quant=quant_for(x)), *args), fn, out_quant=Quant(0.05, 3),
-             limits=TOSA_INT)  # fmt: skip
+    check_op(
+        "aten.upsample_bilinear2d", (given(x, quant=q), *args), fn, out_quant=q, limits=TOSA_INT16
+    )
+    check_op(
+        "aten.upsample_bilinear2d",
+        (given(x, quant=quant_for(x)), *args),
+        fn,
+        out_quant=Quant(0.05, 3),
+        limits=TOSA_INT,
+    )
 
 
 def test_bilinear_beyond_the_level_is_a_product():
     """300 / 1 exceeds the largest scale of level 8K."""
+
     def fn(x, out, align, *_):
         return F.interpolate(x, size=out, mode="bilinear", align_corners=align)
 
-    graph = check_op("aten.upsample_bilinear2d", (given(floats(1, 2, 1, 2)), (1, 602), False, None, None), fn)
+    graph = check_op(
+        "aten.upsample_bilinear2d", (given(floats(1, 2, 1, 2)), (1, 602), False, None, None), fn
+    )
     assert "RESIZE" not in ops(graph)
 
 
 def test_bilinear_weights_that_the_chip_cannot_hold_are_refused():
     q = Quant(0.05, 0)
-    refuses("aten.upsample_bilinear2d", (given(floats(1, 2, 1, 200), quant=q), (1, 201), True, None, None),
-            lambda x, out, align, *_: F.interpolate(x, size=out, mode="bilinear", align_corners=align),
-            "interpolation weights are multiples of 1/200", out_quant=q, limits=U55)  # fmt: skip
+    refuses(
+        "aten.upsample_bilinear2d",
+        (given(floats(1, 2, 1, 200), quant=q), (1, 201), True, None, None),
+        lambda x, out, align, *_: F.interpolate(x, size=out, mode="bilinear", align_corners=align),
+        "interpolation weights are multiples of 1/200",
+        out_quant=q,
+        limits=U55,
+    )
 
 
 @pytest.mark.parametrize("align", [False, True])
 def test_bicubic_and_trilinear(align):
-    check_op("aten.upsample_bicubic2d", (given(floats(1, 2, 5, 6)), (9, 13), align, None, None),
-             lambda x, out, align, *_: F.interpolate(x, size=out, mode="bicubic", align_corners=align))  # fmt: skip
-    check_op("aten.upsample_trilinear3d", (given(floats(1, 2, 3, 4, 5)), (6, 7, 5), align, None, None, None),
-             lambda x, out, align, *_: F.interpolate(x, size=out, mode="trilinear", align_corners=align))  # fmt: skip
+    check_op(
+        "aten.upsample_bicubic2d",
+        (given(floats(1, 2, 5, 6)), (9, 13), align, None, None),
+        lambda x, out, align, *_: F.interpolate(x, size=out, mode="bicubic", align_corners=align),
+    )
+    check_op(
+        "aten.upsample_trilinear3d",
+        (given(floats(1, 2, 3, 4, 5)), (6, 7, 5), align, None, None, None),
+        lambda x, out, align, *_: F.interpolate(x, size=out, mode="trilinear", align_corners=align),
+    )

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+
+from npuc.ir import DType, Quant
 from tests.lowering.harness import (
     TOSA_ALL,
     TOSA_BF16,
@@ -15,14 +17,11 @@ from tests.lowering.harness import (
     constant,
     given,
     int16,
-    lowered,
     ops,
     quant_for,
     refuses,
     vela,
 )
-
-from npuc.ir import DType, Quant
 
 R = np.random.default_rng(0)
 
@@ -43,9 +42,10 @@ def data(dtype, *shape):
         return given(x, quant=q), {"limits": TOSA_INT16, "out_quant": q, "steps": 0}
     if dtype.startswith("float"):
         kind, limits = {
-            "float32": (DType.FP32, TOSA_FP), "float16": (DType.FP16, TOSA_FP),
+            "float32": (DType.FP32, TOSA_FP),
+            "float16": (DType.FP16, TOSA_FP),
             "float bf16": (DType.BF16, TOSA_BF16),
-        }[dtype]  # fmt: skip
+        }[dtype]
         return given(floats(*shape), dtype=kind), {"limits": limits}
     if dtype == "bool":
         return given(R.random(shape) > 0.5), {"limits": TOSA_FP}
@@ -57,8 +57,20 @@ def data(dtype, *shape):
     return given(x), {"limits": limits}
 
 
-TYPES = ["float32", "float16", "float bf16", "int8 quantized", "int16 quantized", "bool", "int8",
-         "int16", "int32", "int8 fp", "int16 fp", "int32 fp"]  # fmt: skip
+TYPES = [
+    "float32",
+    "float16",
+    "float bf16",
+    "int8 quantized",
+    "int16 quantized",
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int8 fp",
+    "int16 fp",
+    "int32 fp",
+]
 
 MOVES = {
     "view": ("aten.view", ((4, 6),), lambda x: x.view(4, 6)),
@@ -67,8 +79,12 @@ MOVES = {
     "slice": ("aten.slice", (2, 1, 4, 2), lambda x: x[:, :, 1:4:2]),
     "roll": ("aten.roll", ((1, -1), (0, 2)), lambda x: x.roll((1, -1), (0, 2))),
     "flip": ("aten.flip", ((0, 2),), lambda x: x.flip((0, 2))),
-    "pad": ("aten.pad", ((0, 0, 1, 2, 0, 3), "constant", 0), lambda x: torch.nn.functional.pad(x, (0, 3, 1, 2))),
-}  # fmt: skip
+    "pad": (
+        "aten.pad",
+        ((0, 0, 1, 2, 0, 3), "constant", 0),
+        lambda x: torch.nn.functional.pad(x, (0, 3, 1, 2)),
+    ),
+}
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -97,9 +113,13 @@ def test_parameters_that_differ_are_requantized_where_it_is_cheaper():
     x = floats(2, 3, 4)
     q, r = quant_for(x), Quant(0.05, 10)
     options = {"out_quant": r, "limits": TOSA_INT}
-    graph = check_op("aten.slice", (given(x, quant=q), 2, 0, 1, 1), lambda x, *_: x[:, :, :1], **options)
+    graph = check_op(
+        "aten.slice", (given(x, quant=q), 2, 0, 1, 1), lambda x, *_: x[:, :, :1], **options
+    )
     assert ops(graph)[0] == "SLICE", "the smaller side is requantized"
-    graph = check_op("aten.repeat", (given(x, quant=q), (3, 1, 1)), lambda x, r: x.repeat(*r), **options)
+    graph = check_op(
+        "aten.repeat", (given(x, quant=q), (3, 1, 1)), lambda x, r: x.repeat(*r), **options
+    )
     assert ops(graph)[-1] == "TILE"
 
 
@@ -107,8 +127,14 @@ def test_narrower_range_of_codes_is_clamped():
     x = floats(3, 4)
     q = Quant(0.02, 0)
     narrow = Quant(0.02, 0, None, -100, 100)
-    check_op("aten.view", (given(x, quant=q), (12,)), lambda x, s: x.view(s), out_quant=narrow,
-             limits=TOSA_INT, steps=0)  # fmt: skip
+    check_op(
+        "aten.view",
+        (given(x, quant=q), (12,)),
+        lambda x, s: x.view(s),
+        out_quant=narrow,
+        limits=TOSA_INT,
+        steps=0,
+    )
 
 
 def test_view_does_nothing_when_the_shape_stays():
@@ -137,8 +163,14 @@ def test_permute_on_u55_merges_axes_that_stay_together():
 
 def test_transposition_beyond_the_chip_is_refused():
     x = given(np.zeros((70000, 3)), quant=Quant(0.1, 0))
-    refuses("aten.permute", (x, (1, 0)), lambda x, d: x.T, "has an axis above 65536",
-            out_quant=Quant(0.1, 0), limits=U55)  # fmt: skip
+    refuses(
+        "aten.permute",
+        (x, (1, 0)),
+        lambda x, d: x.T,
+        "has an axis above 65536",
+        out_quant=Quant(0.1, 0),
+        limits=U55,
+    )
 
 
 @pytest.mark.parametrize("sizes", [(3, 4), (5, 3, 4), (2, 5, 3, 4)])
@@ -154,10 +186,16 @@ def test_expand_that_adds_dimensions_only_is_a_reshape():
 
 
 STRIDED = [
-    ((6, 5), (3, 4), (5, 1), 6), ((24,), (4, 3), (1, 4), 0), ((24,), (5, 4), (1, 1), 2),
-    ((4, 6), (2, 3), (12, 2), 0), ((24,), (2, 3, 4), (12, 4, 1), 0), ((4, 6), (3, 4), (6, 1), 7),
-    ((24,), (3, 2, 2), (0, 2, 1), 4), ((24,), (7,), (3,), 1), ((24,), (6, 9), (3, 1), 0),
-]  # fmt: skip
+    ((6, 5), (3, 4), (5, 1), 6),
+    ((24,), (4, 3), (1, 4), 0),
+    ((24,), (5, 4), (1, 1), 2),
+    ((4, 6), (2, 3), (12, 2), 0),
+    ((24,), (2, 3, 4), (12, 4, 1), 0),
+    ((4, 6), (3, 4), (6, 1), 7),
+    ((24,), (3, 2, 2), (0, 2, 1), 4),
+    ((24,), (7,), (3,), 1),
+    ((24,), (6, 9), (3, 1), 0),
+]
 
 
 @pytest.mark.parametrize("shape, size, stride, offset", STRIDED)
@@ -168,9 +206,20 @@ def test_as_strided(shape, size, stride, offset):
 
 
 SLICES = [
-    (2, 0, 4, 1), (2, 1, 3, 1), (2, 0, 9, 2), (2, 1, 9, 2), (2, 0, 9, 3), (2, 2, 9, 4), (2, 1, 9, 5),
-    (2, 0, 9, 6), (1, 1, 5, 3), (0, 0, 2, 1), (3, 0, 8, 2), (3, 1, 7, 7), (2, 0, 9, 8),
-]  # fmt: skip
+    (2, 0, 4, 1),
+    (2, 1, 3, 1),
+    (2, 0, 9, 2),
+    (2, 1, 9, 2),
+    (2, 0, 9, 3),
+    (2, 2, 9, 4),
+    (2, 1, 9, 5),
+    (2, 0, 9, 6),
+    (1, 1, 5, 3),
+    (0, 0, 2, 1),
+    (3, 0, 8, 2),
+    (3, 1, 7, 7),
+    (2, 0, 9, 8),
+]
 
 
 @pytest.mark.parametrize("dim, start, end, step", SLICES)
@@ -179,8 +228,14 @@ def test_slice(limits, dim, start, end, step):
     x = floats(2, 5, 9, 8)
     q = quant_for(x) if limits is not TOSA_FP else None
     window = (slice(None),) * dim + (slice(start, end, step),)
-    graph = check_op("aten.slice", (given(x, quant=q), dim, start, end, step), lambda x, *_: x[window],
-                     out_quant=q, limits=limits, steps=0)  # fmt: skip
+    graph = check_op(
+        "aten.slice",
+        (given(x, quant=q), dim, start, end, step),
+        lambda x, *_: x[window],
+        out_quant=q,
+        limits=limits,
+        steps=0,
+    )
     assert ops(graph).count("GATHER") == 0
     if limits is U55:
         vela(graph)
@@ -191,7 +246,15 @@ def test_whole_slice_is_nothing():
     assert ops(check_op("aten.slice", (x, 1, 0, 3, 1), lambda x, *_: x)) == []
 
 
-SCATTERS = [(1, 0, 8, 2), (1, 1, 8, 2), (1, 1, 9, 3), (1, 2, 3, 1), (0, 1, 3, 1), (1, 0, 9, 8), (1, 1, 7, 5)]
+SCATTERS = [
+    (1, 0, 8, 2),
+    (1, 1, 8, 2),
+    (1, 1, 9, 3),
+    (1, 2, 3, 1),
+    (0, 1, 3, 1),
+    (1, 0, 9, 8),
+    (1, 1, 7, 5),
+]
 
 
 @pytest.mark.parametrize("dim, start, end, step", SCATTERS)
@@ -205,8 +268,14 @@ def test_slice_scatter(dim, start, end, step):
 
     check_op("aten.slice_scatter", (given(x), given(src), dim, start, end, step), fn)
     q = Quant(0.05, 3)
-    check_op("aten.slice_scatter", (given(x, quant=q), given(src, quant=q), dim, start, end, step), fn,
-             out_quant=q, limits=U55, steps=0)  # fmt: skip
+    check_op(
+        "aten.slice_scatter",
+        (given(x, quant=q), given(src, quant=q), dim, start, end, step),
+        fn,
+        out_quant=q,
+        limits=U55,
+        steps=0,
+    )
 
 
 def test_cat():
@@ -225,8 +294,11 @@ def test_cat_requantizes_only_the_operands_that_differ():
 
 def test_cat_joins_constants_at_once():
     q = Quant(0.02, 0)
-    parts = [constant(floats(2, 3), quant=q), constant(floats(1, 3), quant=Quant(0.01, 5)),
-             given(floats(2, 3), quant=q)]  # fmt: skip
+    parts = [
+        constant(floats(2, 3), quant=q),
+        constant(floats(1, 3), quant=Quant(0.01, 5)),
+        given(floats(2, 3), quant=q),
+    ]
     graph = check_op("aten.cat", (parts, 0), torch.cat, out_quant=q, limits=TOSA_INT)
     assert ops(graph) == ["CONCAT"] and len(graph.ops) == 2
     graph = check_op("aten.cat", (parts[:2], 0), torch.cat, out_quant=q, limits=TOSA_INT)
