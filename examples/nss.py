@@ -1,6 +1,7 @@
 """Arm Neural Super Sampling v1: the autoencoder of the `ng-model-gym` package at a 136x240 tile."""
 
 import importlib
+import importlib.machinery
 import importlib.util
 import pathlib
 import sys
@@ -25,6 +26,8 @@ def autoencoder_class():
         name = ".".join(["ng_model_gym", *folder.split("/")]).rstrip(".")
         stub = types.ModuleType(name)
         stub.__path__ = [str(root / folder)]
+        stub.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        stub.__spec__.submodule_search_locations = stub.__path__
         sys.modules.setdefault(name, stub)
     return importlib.import_module("ng_model_gym.usecases.nss.model.model_blocks_v1").AutoEncoderV1
 

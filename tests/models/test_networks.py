@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch.utils._pytree as pytree
 
 from npuc.execute.reference_model import run_reference_model
 from tests.models.networks import CONVOLUTIONAL, NETWORKS, compiled, load
@@ -65,7 +66,8 @@ def test_cycles(name, target, most):
 def test_small_networks_run_on_vulkan(name, is_int8):
     c = compiled(name, "vgf", is_int8)
     _, _, inputs = load(name)
-    on_vulkan, ours = c.run(*inputs, on="vulkan"), c.run(*inputs)
+    (on_vulkan,) = pytree.tree_leaves(c.run(*inputs, on="vulkan"))
+    (ours,) = pytree.tree_leaves(c.run(*inputs))
     if is_int8:
         np.testing.assert_array_equal(on_vulkan.numpy(), ours.numpy())
     else:
