@@ -315,6 +315,11 @@ def refuses(
     assert "model.py:41 (features.3)" in message, message
 
 
+def label(value: Any) -> str:
+    """A short name for a parameter of a test."""
+    return value.name if isinstance(value, Limits) else str(value).replace(" ", "")
+
+
 def ops(graph: Graph) -> list[str]:
     """Names of the graph's operators in order, without constants."""
     return [op.name for op in graph.ops if op.kind != "const"]

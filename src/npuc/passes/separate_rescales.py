@@ -25,9 +25,9 @@ def separate_rescales(graph: Graph, limits: Limits) -> Graph:
             elif v.op in shared:
                 taken.add(v.op)
             operands.append(new.get(v, v))
-        changed = any(a is not b for a, b in zip(operands, op.operands))
+        changed = any(a is not b for a, b in zip(operands, op.operands, strict=True))
         ops.append(_rebuilt(op, tuple(operands)) if changed else op)
-        new.update(zip(op.results, ops[-1].results))
+        new.update(zip(op.results, ops[-1].results, strict=True))
     origins = {name: (new.get(v, v), perm) for name, (v, perm) in graph.origins.items()}
     outputs = tuple(new.get(v, v) for v in graph.outputs)
     return Graph(graph.name, graph.inputs, tuple(ops), outputs, origins)
@@ -42,6 +42,6 @@ def _widens(value: Value) -> bool:
 
 def _rebuilt(op: Op, operands: tuple[Value, ...]) -> Op:
     copy = Op(op.kind, operands, op.attrs, tuple(r.type for r in op.results), op.regions, op.loc)
-    for old, value in zip(op.results, copy.results):
+    for old, value in zip(op.results, copy.results, strict=True):
         value.name = old.name
     return copy

@@ -13,7 +13,7 @@ from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, to_output
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import NCHW, NHWC, TosaBuilder
 
-#: fraction bits of the reciprocals by which sums of unequal windows are multiplied, and of the product
+#: fraction bits of reciprocals of the divisors, and of the averages that come of them
 RECIPROCAL_BITS, AVERAGE_BITS = 30, 14
 
 
@@ -25,7 +25,7 @@ def avg_pool2d(
 ) -> Value:  # fmt: skip
     """avg_pool2d -> AVG_POOL2D; DEPTHWISE_CONV2D of ones where the divisor is another one."""
     axes = windows(b, kernel, stride, padding)
-    counts = [divisors(w, s, count_include_pad) for w, s in zip(axes, x.type.ints[2:])]
+    counts = [divisors(w, s, count_include_pad) for w, s in zip(axes, x.type.ints[2:], strict=True)]
     if divisor_override is not None:
         counts = [np.ones(axes[0].out), np.full(axes[1].out, divisor_override)]
     out = b.out[0].transposed(NHWC[4])
@@ -42,9 +42,8 @@ def avg_pool3d(
     depth, rows, columns = windows(b, kernel, stride, padding)
     b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
     sizes = x.type.ints[2:]
-    counts = [
-        divisors(w, s, count_include_pad) for w, s in zip((depth, rows, columns), sizes)
-    ]  # fmt: skip
+    axes = (depth, rows, columns)
+    counts = [divisors(w, s, count_include_pad) for w, s in zip(axes, sizes, strict=True)]
     if divisor_override is not None:
         plane = float(rows.kernel * columns.kernel)
         counts = [np.full(depth.out, divisor_override / plane), np.full(rows.out, plane),
@@ -150,8 +149,8 @@ def average_window(
 ) -> Value:  # fmt: skip
     """Sum of each window of [N, H, W, C] over counts[0][row] * counts[1][column], as type `out`."""
     check_type(b, x)
-    elements = [divisors(w, s, False) for w, s in zip(axes, x.type.ints[1:3])]
-    of_elements = all(np.array_equal(c, e) for c, e in zip(counts, elements))
+    elements = [divisors(w, s, False) for w, s in zip(axes, x.type.ints[1:3], strict=True)]
+    of_elements = all(np.array_equal(c, e) for c, e in zip(counts, elements, strict=True))
     if of_elements and same_codes(x.type, out):
         return recode(b, _average(b, x, axes), out)
     divisor = np.outer(counts[0], counts[1]).astype(np.float64)
@@ -201,14 +200,14 @@ def divide(
         return b.MUL(sums, factor, b.scalar(0, DType.INT8, 1))  # type: ignore[no-any-return]
     step = _quantized(b, x, out).s
     if np.all(divisor == divisor.flat[0]):
-        return to_output(b, sums, np.float64(step / divisor.flat[0]), out)
+        return to_output(b, sums, step / float(divisor.flat[0]), out)
     bits = AVERAGE_BITS if x.dtype is DType.INT8 else AVERAGE_BITS - 8
     if sums.type.dtype is DType.INT48:
         sums = b.rescale(sums, 1.0, DType.INT32)
     reciprocal = np.rint(2.0**RECIPROCAL_BITS / divisor).astype(np.int32)
     shift = b.scalar(RECIPROCAL_BITS - bits, DType.INT8, 1)
     product = b.MUL(sums, b.const(reciprocal), shift)
-    return to_output(b, product, np.float64(step * 2.0**-bits), out)
+    return to_output(b, product, step * 2.0**-bits, out)
 
 
 def _quantized(b: TosaBuilder, x: TensorType, out: TensorType) -> Quant:
@@ -219,7 +218,7 @@ def _quantized(b: TosaBuilder, x: TensorType, out: TensorType) -> Quant:
 
 
 def mean_as_avg_pool(b: TosaBuilder, x: Value, axes: Sequence[int], out: TensorType) -> Value:
-    """Mean over neighbouring `axes` (kept with size 1) as AVG_POOL2D, in the dtype and quant of `out`.
+    """Mean over neighbouring `axes` (kept, size 1) as AVG_POOL2D, in the dtype and quant of `out`.
 
     Axes that reach to the end are the spatial ones of a channels-first value. One rounding, to the
     step of `out`. Raises Unsupported where the window exceeds the target's largest kernel.

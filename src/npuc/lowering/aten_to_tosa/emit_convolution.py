@@ -1,4 +1,4 @@
-"""Emits a convolution in TOSA's layout: CONV2D, DEPTHWISE_CONV2D or CONV3D, grouped ones in parts."""
+"""Emits a convolution in TOSA's layout: CONV2D, DEPTHWISE_CONV2D, CONV3D, by parts if grouped."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def split_groups(b: TosaBuilder, conv: Convolution) -> list[Convolution]:
     parts = []
     for group in range(conv.groups):
         start = [0] * (conv.x.type.rank - 1) + [group * width]
-        x = b.slice(conv.x, start, (*conv.x.type.shape[:-1], width))
+        x = b.slice(conv.x, start, (*conv.x.type.ints[:-1], width))
         weights = slice_weights(b, conv.weights, group * height, height)
         out = conv.out.with_(shape=(*conv.out.shape[:-1], height))
         parts.append(replace(conv, x=x, weights=weights, groups=1, out=out))
@@ -154,13 +154,16 @@ def fit_window(b: TosaBuilder, conv: Convolution) -> tuple[Value, tuple[int, ...
 
     The trailing padding shrinks by the remainder; where it is too small the input loses its end.
     """
+    shape, positions = conv.x.type.shape, conv.out.shape
+    spatial = range(1, len(shape) - 1)
+    if not all(isinstance(t[i], int) for t in (shape, positions) for i in spatial):
+        b.refuse(f"convolution over symbolic dimensions, {shape}")
     pad: list[int] = []
-    size = list(conv.x.type.shape)
+    size = list(shape)
     for i, kernel in enumerate(conv.kernel_size):
-        before, length, out = conv.pad[2 * i], size[1 + i], conv.out.shape[1 + i]
-        if not isinstance(length, int) or not isinstance(out, int):
-            b.refuse(f"convolution over the symbolic dimension {length}")
-        needed = (out - 1) * conv.stride[i] + (kernel - 1) * conv.dilation[i] + 1
+        before, length = conv.pad[2 * i], int(size[1 + i])  # type: ignore[arg-type]
+        steps = int(positions[1 + i]) - 1  # type: ignore[arg-type]
+        needed = steps * conv.stride[i] + (kernel - 1) * conv.dilation[i] + 1
         after = needed - before - length
         b.require(
             length + min(after, 0) > 0,
@@ -168,6 +171,6 @@ def fit_window(b: TosaBuilder, conv: Convolution) -> tuple[Value, tuple[int, ...
         )
         size[1 + i] = length + min(after, 0)
         pad += [before, max(after, 0)]
-    if size == list(conv.x.type.shape):
+    if size == list(shape):
         return conv.x, tuple(pad)
     return b.slice(conv.x, [0] * len(size), size), tuple(pad)  # type: ignore[arg-type]

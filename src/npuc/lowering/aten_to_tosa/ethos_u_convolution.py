@@ -144,9 +144,7 @@ def _without_multiplier(b: TosaBuilder, conv: Convolution) -> Convolution:
     return replace(conv, x=x, groups=conv.weights.channels)
 
 
-def _subsampled(
-    b: TosaBuilder, conv: Convolution, again: Callable[[Convolution], Value]
-) -> Value:
+def _subsampled(b: TosaBuilder, conv: Convolution, again: Callable[[Convolution], Value]) -> Value:
     """A depthwise convolution at every position, then those on the stride."""
     n, h, w, o = conv.out.ints
     sy, sx = (s if s > LARGEST_STRIDE else 1 for s in conv.stride)
@@ -159,12 +157,14 @@ def _subsampled(
 
 def _folds_dilated(conv: Convolution) -> bool:
     """Whether an axis whose stride will be folded is dilated."""
-    return any(s > LARGEST_STRIDE and d > 1 for s, d in zip(conv.stride, conv.dilation))
+    return any(
+        s > LARGEST_STRIDE and d > 1 for s, d in zip(conv.stride, conv.dilation, strict=True)
+    )
 
 
 def _undilated(b: TosaBuilder, conv: Convolution, again: Callable[[Convolution], Value]) -> Value:
     """Without dilation: the input rearranged, or zeros in the kernel."""
-    n, h, w, o = conv.out.ints
+    n, h, _w, o = conv.out.ints
     if conv.stride != (1, 1) or (conv.is_depthwise and max(conv.dilation) <= FILLED):
         kernel = conv.weights.kernel
         filled = spread_taps(kernel.array, conv.dilation, conv.weights.zero_point)

@@ -16,7 +16,7 @@ from npuc.lowering.tosa_builder import TosaBuilder
 def extend(b: TosaBuilder, x: Value, axis: int, before: int, after: int) -> Value:
     """[N, H, W, C] with zeros (the zero point) around an axis.
 
-    CONCAT and not PAD: Vela fuses a PAD into the convolution behind it, and pads with another value.
+    CONCAT and not PAD: Vela fuses a PAD into the convolution behind it, and pads with other values.
     """
     shape, zero = x.type.ints, b.zero_point(x).array[0]
     parts = []
@@ -152,14 +152,12 @@ def blocks_by_dilation(b: TosaBuilder, conv: Convolution) -> tuple[Convolution, 
     return changed, (n, dx, high * dy * width, o)
 
 
-def _enlarged(
-    b: TosaBuilder, x: Value, before: tuple[int, int], size: tuple[int, int]
-) -> Value:
+def _enlarged(b: TosaBuilder, x: Value, before: tuple[int, int], size: tuple[int, int]) -> Value:
     """Height and width cut or padded to `size`. A TRANSPOSE follows, so that PAD is safe here."""
     n, h, w, c = x.type.ints
-    kept = tuple(min(d, s - p) for d, p, s in zip((h, w), before, size))
+    kept = tuple(min(d, s - p) for d, p, s in zip((h, w), before, size, strict=True))
     x = b.slice(x, (0, 0, 0, 0), (n, *kept, c))
-    after = [s - p - k for s, p, k in zip(size, before, kept)]
+    after = [s - p - k for s, p, k in zip(size, before, kept, strict=True)]
     pads = (0, 0, before[0], after[0], before[1], after[1], 0, 0)
     if not any(pads):
         return x
@@ -194,4 +192,4 @@ def repeat_channels(b: TosaBuilder, x: Value, order: Sequence[int]) -> Value:
     acc = b.CONV2D(x, weights.kernel, bias, b.zero_point(x), b.zero_point(weights.kernel),
                    pad=(0, 0, 0, 0), acc_type=accumulator)  # fmt: skip
     assert x.type.quant is not None
-    return to_output(b, acc, np.float64(x.type.quant.s), x.type)
+    return to_output(b, acc, x.type.quant.s, x.type)

@@ -1,4 +1,4 @@
-"""Pooling on Ethos-U: a stride above 3 becomes one operation per position, so it is taken in steps."""
+"""Pooling on Ethos-U: a stride above 3 is one operation per position, so it is taken in steps."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def avg_pool2d(
     axes = windows(b, kernel, stride, padding)
     out, image = b.out[0].transposed(NHWC[4]), b.nhwc(x)
     sizes = x.type.ints[2:]
-    padded = any(w.before or w.after(s) > 0 for w, s in zip(axes, sizes))
+    padded = any(w.before or w.after(s) > 0 for w, s in zip(axes, sizes, strict=True))
     pooled = same_codes(x.type, out) and divisor_override is None and not padded
     dense = [
         replace(w, stride=1, out=(w.out - 1) * w.stride + 1)
         if w.stride > LARGEST_STRIDE and not pooled else w
         for w in axes
     ]  # fmt: skip
-    counts = [divisors(w, s, count_include_pad) for w, s in zip(dense, sizes)]
+    counts = [divisors(w, s, count_include_pad) for w, s in zip(dense, sizes, strict=True)]
     if divisor_override is not None:
         counts = [np.ones(dense[0].out), np.full(dense[1].out, divisor_override)]
     out = out.with_(shape=(out.shape[0], dense[0].out, dense[1].out, out.shape[3]))
@@ -95,5 +95,5 @@ def avg_pool2d(
         y = average_window(b, image, dense, counts, out)
     if dense != axes:
         y = max_window(b, y, *(Window(1, w.stride if w != d else 1, 0, w.out)
-                               for w, d in zip(axes, dense)))  # fmt: skip
+                               for w, d in zip(axes, dense, strict=True)))  # fmt: skip
     return b.nchw(y)

@@ -43,7 +43,7 @@ class Phase:
 
 
 def emit_sub_pixel(b: TosaBuilder, conv: Convolution, emit: Emit) -> Value:
-    """A transposed convolution; `emit` emits the ordinary ones. `conv.pad` is cut off the result."""
+    """A transposed convolution; `emit` emits ordinary ones. `conv.pad` is cut off the result."""
     if len(conv.stride) == 3 or set(conv.stride) == {1} or not conv.weights.kernel.is_const:
         return emit(b, as_ordinary(b, conv))
     if conv.groups > 1 and not conv.is_depthwise:
@@ -62,12 +62,12 @@ def emit_sub_pixel(b: TosaBuilder, conv: Convolution, emit: Emit) -> Value:
     groups = [columns] if conv.is_depthwise or _alike(columns) else [[c] for c in columns]
     bands = []
     for row in rows:
-        parts = []
+        phases = []
         for group in groups:
-            part = _phase_convolution(b, conv, kernel, row, group)
+            phase = _phase_convolution(b, conv, kernel, row, group)
             out = conv.out.with_(shape=(n, high, wide, len(group) * o))
-            parts.append(emit(b, replace(part, out=out)))
-        band = join_channels(b, parts)
+            phases.append(emit(b, replace(phase, out=out)))
+        band = join_channels(b, phases)
         bands.append(b.reshape(band, (1, 1, n * high, wide * sx * o)))
     whole = b.reshape(join_channels(b, bands), (n, high * sy, wide * sx, o))
     return b.slice(whole, (0, 0, 0, 0), conv.out.ints)

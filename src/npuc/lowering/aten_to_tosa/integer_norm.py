@@ -212,7 +212,7 @@ def _shift_of_squares(shape: Sequence[int], rows: Rows, square: float, limit: fl
 
 
 def deviation_from_mean(b: TosaBuilder, x: Value, rows: Rows, count: int) -> Deviation:
-    """x - mean: as INT16 with 7 more bits than 8-bit codes, as INT32 with 4 more than 16-bit ones."""
+    """x - mean: of 8-bit codes with 7 more bits in 16, of 16-bit ones with 4 more in 32."""
     total = Sum(b.rescale(x, 1.0, DType.INT32), 2.0 ** (x.type.dtype.bits - 1))
     total = sum_rows(b, total, rows)
     if x.type.dtype is DType.INT16:

@@ -84,7 +84,7 @@ def repeat_batch(b: TosaBuilder, x: Value, batch: tuple[int, ...]) -> Value:
     have = x.type.ints[:-2]
     if have == batch:
         return x
-    multiples = tuple(w // h for w, h in zip(batch, have))
+    multiples = tuple(w // h for w, h in zip(batch, have, strict=True))
     if x.is_const:
         return b.const(np.tile(x.array, (*multiples, 1, 1)), x.type.dtype, x.type.quant)
     return b.TILE(x, (*multiples, 1, 1), quant=x.type.quant)  # type: ignore[no-any-return]
@@ -95,7 +95,8 @@ def batched_product(b: TosaBuilder, a: Value, c: Value) -> Value:
     out, dtype = b.out[0], a.type.dtype
     b.require(dtype in ACCUMULATOR, f"TOSA has no MATMUL of {dtype.name}")
     b.require(
-        c.type.dtype is dtype, f"matmul of {dtype.name} by {c.type.dtype.name}; they have to be equal"
+        c.type.dtype is dtype,
+        f"matmul of {dtype.name} by {c.type.dtype.name}; they have to be equal",
     )
     wide = DType.FP32 if dtype is DType.FP16 else ACCUMULATOR[dtype]
     if dtype.is_float:
@@ -104,14 +105,12 @@ def batched_product(b: TosaBuilder, a: Value, c: Value) -> Value:
     if a.type.quant is None or c.type.quant is None:
         b.refuse(f"matmul of {dtype.name} values that are not quantized")
     assert a.type.quant is not None and c.type.quant is not None
-    for value in (a, c):
+    for quant in (a.type.quant, c.type.quant):
+        b.require(not quant.per_channel, "matmul of an operand with a scale per channel")
         b.require(
-            not value.type.quant.per_channel, "matmul of an operand with a scale per channel"
-        )
-        b.require(
-            dtype is DType.INT8 or value.type.quant.zp == 0,
-            f"TOSA has no zero point ({value.type.quant.zp}) for {dtype.name} operands",
+            dtype is DType.INT8 or quant.zp == 0,
+            f"TOSA has no zero point ({quant.zp}) for {dtype.name} operands",
             "quantize 16-bit activations symmetrically",
         )
     product = b.MATMUL(a, c, b.zero_point(a), b.zero_point(c), dtype=wide)
-    return to_output(b, product, np.float64(a.type.quant.s * c.type.quant.s), out)
+    return to_output(b, product, a.type.quant.s * c.type.quant.s, out)

@@ -14,7 +14,6 @@ from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, affine_weights, to_o
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import NCHW, NHWC, TosaBuilder
 
-
 #: what PyTorch adds to a mean square when it is told no eps
 FP32_EPSILON = 2.0**-23
 EPSILON = {DType.FP32: FP32_EPSILON, DType.FP16: 2.0**-10, DType.BF16: 2.0**-7}
@@ -112,7 +111,7 @@ def rms_norm(
 def group_norm(
     b: TosaBuilder, x: Value, groups: int, weight: Value | None, bias: Value | None, eps: float
 ) -> Value:
-    """group_norm -> statistics per channel, then per group; instance norm has a group per channel."""
+    """group_norm -> statistics per channel, then per group (instance norm: one channel each)."""
     if x.type.dtype.is_float:
         return float_group_norm(b, x, groups, weight, bias, eps)
     return integer_group_norm(b, x, groups, weight, bias, eps, multiply_and_add)

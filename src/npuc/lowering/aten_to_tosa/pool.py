@@ -49,7 +49,7 @@ def windows(
     dilation = dilation or (1,) * len(sizes)
     return [
         Window(k, s if n != 1 else 1, p, n, d)  # type: ignore[arg-type]
-        for k, s, p, n, d in zip(kernel, stride, padding, sizes, dilation)
+        for k, s, p, n, d in zip(kernel, stride, padding, sizes, dilation, strict=True)
     ]
 
 

@@ -56,10 +56,12 @@ def indices_of_maxima(
 
     `start`: where the first window begins. Padding is never the maximum.
     """
-    n, h, w, c = x.type.ints
+    _n, h, w, _c = x.type.ints
     padded = x
-    for axis, (window, at, size) in enumerate(zip((rows, columns), start, (h, w)), 1):
-        after = at + window.needed - window.before - size
+    for axis, (window, first, size) in enumerate(
+        zip((rows, columns), start, (h, w), strict=True), 1
+    ):
+        after = first + window.needed - window.before - size
         padded = pad_axis(b, padded, axis, window.before, max(after, 0))
     best, where = None, None
     for ky, kx in product(range(rows.kernel), range(columns.kernel)):
@@ -94,7 +96,7 @@ def _places(
 ) -> np.ndarray:  # fmt: skip
     """Index of the element at `at` of each window; of padding, that of the first real element."""
     lines = []
-    for window, offset, length, first in zip((rows, columns), at, size, start):
+    for window, offset, length, first in zip((rows, columns), at, size, start, strict=True):
         position = np.arange(window.out) * window.stride - window.before
         taken, begin = position + offset, position + first
         skipped = -(-np.maximum(-begin, 0) // window.dilation)  # elements in the padding

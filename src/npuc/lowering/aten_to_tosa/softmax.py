@@ -44,7 +44,7 @@ def reduce_max(b: TosaBuilder, rows: Value) -> Value:
 
 @lowers("aten.softmax")
 def softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
-    """softmax -> EXP and RECIPROCAL; quantized: exp table, integer sum, CLZ-normalised reciprocal."""
+    """softmax -> EXP, RECIPROCAL; quantized: exp table, integer sum, CLZ-normalised reciprocal."""
     if x.type.dtype.is_float:
         return float_softmax(b, x, dim)
     return integer_softmax(b, x, dim, reduce_max)
@@ -127,9 +127,7 @@ def integer_log_softmax(b: TosaBuilder, x: Value, dim: int, row_max: RowMax) -> 
     return from_rows(b, b.requantize(y, np.float64(unit), out), x.type.ints, dim)
 
 
-def _less_offset(
-    b: TosaBuilder, codes: Value, step: float, offset: Value
-) -> tuple[Value, float]:
+def _less_offset(b: TosaBuilder, codes: Value, step: float, offset: Value) -> tuple[Value, float]:
     """16-bit `codes` of `step` less `offset` (2**16 per unit) of each row, and the result's step.
 
     The operand with the larger step is scaled by 2**14, which Ethos-U takes into the SUB.

@@ -111,7 +111,7 @@ def spread_kernel(b: TosaBuilder, conv: Convolution) -> Value:
 
 def spread_taps(kernel: np.ndarray, dilation: Sequence[int], zero: int = 0) -> np.ndarray:
     """[O, k..., c] as [O, (k - 1) * dilation + 1 ..., c] with `zero` between the taps."""
-    sizes = [(k - 1) * d + 1 for k, d in zip(kernel.shape[1:-1], dilation)]
+    sizes = [(k - 1) * d + 1 for k, d in zip(kernel.shape[1:-1], dilation, strict=True)]
     wide = np.full((kernel.shape[0], *sizes, kernel.shape[-1]), zero, kernel.dtype)
     wide[(slice(None), *(slice(None, None, d) for d in dilation))] = kernel
     return wide

@@ -157,7 +157,9 @@ def _accumulator_bias(b: TosaBuilder, codes: np.ndarray | Value, accumulator: DT
     return b.const(codes, accumulator)
 
 
-def to_output(b: TosaBuilder, acc: Value, scale: np.ndarray | None, out: TensorType) -> Value:
+def to_output(
+    b: TosaBuilder, acc: Value, scale: np.ndarray | float | None, out: TensorType
+) -> Value:
     """The accumulator as the op's result: one RESCALE, per channel where `scale` is a vector."""
     if scale is not None:
         return b.requantize(acc, scale, out)
