@@ -217,6 +217,8 @@ def test_power_of_tensors() -> None:
     graph = check_op(kind, args, torch.pow, limits=TOSA_INT, out_quant=Quant(9 / 255, -128))
     assert ops(graph) == ["TABLE"]
     y = given(np.abs(Y), quant=quant_for(np.abs(Y)))
+    out = quant_for((np.abs(X) + 0.1) ** np.abs(Y))
+    check_op(kind, (x, y), torch.pow, limits=TOSA_ALL, out_quant=out)
     refuses(kind, (x, y), torch.pow, "integer form", limits=TOSA_INT, out_quant=Quant(1.0))
 
 

@@ -258,6 +258,8 @@ def test_quantized_cumsum(limits, bits: int) -> None:
                          limits=limits, out_quant=quant_for(want, bits))  # fmt: skip
         assert ("CONV2D" in ops(graph)) == (bits == 8)
     q = given(X1, quant=quant_for(X1))
+    out = quant_for(np.cumprod(q.meaning.numpy()))
+    check_op("aten.cumprod", (q, 0), torch.cumprod, limits=TOSA_ALL, out_quant=out)
     refuses("aten.cumprod", (q, 0), torch.cumprod, "running product", limits=TOSA_INT,
             out_quant=quant_for(X1))  # fmt: skip
 
@@ -270,3 +272,12 @@ def test_vela_compiles_reductions(limits) -> None:
             graph = lowered(kind, (given(x, quant=quant_for(x)), *args), function, kwargs=kwargs,
                             limits=limits, out_quant=quant_for(want))  # fmt: skip
             assert vela(graph, limits.name).perf["cpu_ops"] == 0
+
+
+def test_quantized_norm_of_another_order_goes_through_floats() -> None:
+    x = given(X3, quant=quant_for(X3))
+    want = norm(torch.from_numpy(X3), 3.0, (2,), True).numpy()
+    args = x, 3.0, (2,), True
+    kind, out = "aten.linalg_vector_norm", quant_for(want)
+    check_op(kind, args, norm, limits=TOSA_ALL, out_quant=out)
+    refuses(kind, args, norm, "vector norm of order 3", limits=TOSA_INT, out_quant=out)

@@ -10,6 +10,7 @@ from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.operands import steps
 from npuc.lowering.aten_to_tosa.order import inverse
+from npuc.lowering.aten_to_tosa.quantize import by_floats
 from npuc.lowering.aten_to_tosa.reduce import largest_step
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -31,11 +32,10 @@ def cumsum(b: TosaBuilder, x: Value, dim: int) -> Value:
 @lowers("aten.cumprod")
 def cumprod(b: TosaBuilder, x: Value, dim: int) -> Value:
     """cumprod -> products of the tensor with itself shifted by 1, 2, 4 ..."""
-    b.require(
-        b.out[0].quant is None,
-        "the range of a quantized running product is that of its last element only",
-        "keep this op in float",
-    )
+    if b.out[0].quant is not None:
+        reason = "the range of a quantized running product is that of its last element only"
+        axis = dim % max(x.type.rank, 1)
+        return by_floats(b, reason, lambda t: scanned(b, t, axis, Term.__mul__), x)
     return _scan(b, x, dim, Term.__mul__)
 
 

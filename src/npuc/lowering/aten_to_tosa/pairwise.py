@@ -11,6 +11,7 @@ from npuc.lowering.aten_to_tosa.arithmetic import tabulated
 from npuc.lowering.aten_to_tosa.elementary import ATAN, pow_scalar
 from npuc.lowering.aten_to_tosa.formula import Term, in_fp32
 from npuc.lowering.aten_to_tosa.operands import is_scalar, steps, terms
+from npuc.lowering.aten_to_tosa.quantize import by_floats
 from npuc.lowering.aten_to_tosa.table import tabulate
 from npuc.lowering.aten_to_tosa.unary import real_constant, torch_function
 from npuc.lowering.registry import lowers
@@ -53,12 +54,9 @@ def _quantized_pow(b: TosaBuilder, x: Value, y: Value, out: TensorType) -> Value
     if found is not None:
         return found
     variable = x if is_scalar(y) else y if is_scalar(x) else None
-    b.require(
-        variable is not None,
-        "a power of two quantized tensors has no integer form",
-        "keep this op in float",
-    )
-    assert variable is not None
+    if variable is None:
+        reason = "a power of two quantized tensors has no integer form"
+        return by_floats(b, reason, _signed_power, x, y)
     function = torch_function(b, variable, (x, y), {})
     return tabulate(b, b.match_rank(variable, out.rank), function, out)
 
@@ -67,9 +65,8 @@ def _quantized_pow(b: TosaBuilder, x: Value, y: Value, out: TensorType) -> Value
 def atan2(b: TosaBuilder, y: Value, x: Value) -> Value:
     """atan2 -> a polynomial of the smaller magnitude over the larger, mapped to its octant."""
     out = b.out[0]
-    b.require(
-        out.quant is None, "atan2 of quantized tensors has no integer form", "keep this op in float"
-    )
+    if out.quant is not None:
+        return by_floats(b, "atan2 of quantized tensors has no integer form", _angle, y, x)
     rise, run = terms(b, y, x, dtype=out.dtype)
     return in_fp32(b, _angle, rise.value, run.value)
 

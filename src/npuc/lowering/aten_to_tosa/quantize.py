@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
-from npuc.lowering.aten_to_tosa.operands import clamped, rescaled, same_codes
+from npuc.lowering.aten_to_tosa.operands import broadcast_rank, clamped, rescaled, same_codes
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -34,6 +36,15 @@ def requantize(b: TosaBuilder, x: Value, *_: object) -> Value:
     if same_codes(x, out):
         return clamped(b, x, r.qmin, r.qmax, r)
     return b.clamp_codes(rescaled(b, x, 1.0, out), r)
+
+
+def by_floats(b: TosaBuilder, reason: str, formula: Callable[..., Term], *values: Value) -> Value:
+    """A quantized op without an integer form: dequantize, `formula` of FP32, quantize; refused for
+    `reason` where the target has no floats."""
+    b.require("PRO-FP" in b.limits.profiles, reason, "keep this op in float")
+    rank = broadcast_rank(*values)
+    terms = [Term(b, b.match_rank(dequantized(b, v), rank)) for v in values]
+    return quantized_floats(b, formula(*terms).value, b.out[0])
 
 
 def _require_floats(b: TosaBuilder, what: str) -> None:

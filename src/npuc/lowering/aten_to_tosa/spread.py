@@ -18,6 +18,7 @@ from npuc.lowering.aten_to_tosa.integer_norm import (
     sum_rows,
 )
 from npuc.lowering.aten_to_tosa.operands import steps
+from npuc.lowering.aten_to_tosa.quantize import by_floats
 from npuc.lowering.aten_to_tosa.reduce import Reduce, axes_of, largest_step, merged, reduced
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -146,7 +147,9 @@ def _quantized_norm(
 ) -> Value:
     quant = x.type.quant
     b.require(quant is not None, "the operand is not quantized but the result is")
-    b.require(order in (1, 2, math.inf, -math.inf), f"a quantized vector norm of order {order:g}")
+    if order not in (1, 2, math.inf, -math.inf):
+        reason = f"a quantized vector norm of order {order:g}"
+        return by_floats(b, reason, lambda t: _float_norm(b, t, order, dim), x)
     assert quant is not None
     if order == 2:
         wide, axes = merged(b, x, axes_of(x, dim))
