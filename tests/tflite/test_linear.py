@@ -48,3 +48,11 @@ def test_matmul_of_mixed_widths() -> None:
     x, y = (rng.normal(0, 1, s).astype(np.float32) for s in ((2, 3, 4), (2, 4, 5)))
     args = (given(x, quant_for(x, 16)), given(y, quant_for(y, 8)))
     check_tflite("aten.matmul", args, torch.matmul, out_quant=quant_for(x @ y, 16), steps=3)
+
+
+@pytest.mark.parametrize("widths", [(8, 16), (16, 8)])
+def test_linear_of_mixed_widths(widths: tuple[int, int]) -> None:
+    x, w = rng.normal(0, 1, (3, 8)).astype(np.float32), rng.normal(0, 0.4, (6, 8)).astype(np.float32)
+    args = (given(x, quant_for(x, widths[0])), constant(w, weight_quant(w)), None)
+    check_tflite("aten.linear", args, torch.nn.functional.linear,
+                 out_quant=quant_for(x @ w.T, widths[1]), steps=1 if widths[1] == 8 else 3)  # fmt: skip

@@ -19,8 +19,6 @@ TFLITE_PASSES = (
     "fold_transposes_into_matmul",
     "cancel_reshapes",
 )
-#: what the kernels of TFLite want of the quantizer
-TFLITE_RECIPE = {"fixed_ranges": True}
 DESCRIPTIONS = {
     "tflite": "TFLite file for LiteRT and TFLite Micro",
     "tflite-int8": "TFLite file without operators on floats",
@@ -40,7 +38,7 @@ def tflite_target(name: str) -> Target:
     limits = TfliteLimits(name, floats=name != "tflite-int8")
     return Target(
         name, DESCRIPTIONS[name], limits, finish_tflite, "tflite", (name,), TFLITE_PASSES,
-        prepare=prepare_io, recipe=TFLITE_RECIPE,
+        prepare=prepare_io,
     )  # fmt: skip
 
 

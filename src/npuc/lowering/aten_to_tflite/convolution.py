@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from npuc.ir import Value
 from npuc.lowering.aten_to_tflite.emit_convolution import Convolution, emit_convolution
 from npuc.lowering.aten_to_tflite.transposed_convolution import emit_transposed, transposed_filter
-from npuc.lowering.aten_to_tflite.weights import Weights, read_weights
+from npuc.lowering.aten_to_tflite.weights import Weights, one_width, read_weights
 from npuc.lowering.registry import lowers
 from npuc.lowering.rule_builder import NCHW, NHWC
 from npuc.lowering.tflite_builder import TfliteBuilder
@@ -22,9 +22,10 @@ def convolution(
     """convolution -> CONV_2D, DEPTHWISE_CONV_2D, CONV_3D or TRANSPOSE_CONV; 1-D ones of height 1."""
     rank = x.type.rank
     filter = transposed_filter(b, weight, groups) if transposed else weight
+    x, result = one_width(b, x, b.out[0])
     weights = read_weights(b, x, filter, bias)
     weights = Weights(b.transpose(weights.filter, NHWC[rank]), weights.bias)
-    out = b.out[0].transposed(NHWC[rank])
+    out = result.transposed(NHWC[rank])
     x = b.nhwc(x)
     if rank == 3:
         (n, t, c), (o, k, i) = x.type.ints, weights.filter.type.ints
@@ -38,4 +39,4 @@ def convolution(
     y = emit_transposed(b, conv) if transposed else emit_convolution(b, conv)
     if rank == 3:
         y = b.reshape(y, (y.type.ints[0], *y.type.ints[2:]))
-    return b.transpose(y, NCHW[rank])
+    return b.as_result(b.transpose(y, NCHW[rank]))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from npuc.ir import Value
-from npuc.lowering.aten_to_tflite.weights import read_weights
+from npuc.lowering.aten_to_tflite.operands import wide_type
+from npuc.lowering.aten_to_tflite.weights import one_width, read_weights
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder
 
@@ -16,10 +17,12 @@ MAX_RANK = 5
 @lowers("aten.linear", dialect="tflite")
 def linear(b: TfliteBuilder, x: Value, weight: Value, bias: Value | None) -> Value:
     """linear -> FULLY_CONNECTED, which keeps the leading dimensions."""
+    x, out = one_width(b, x, b.out[0])
     weights = read_weights(b, x, weight, bias)
-    return b.FULLY_CONNECTED(  # type: ignore[no-any-return]
-        x, weights.filter, weights.bias, keep_num_dims=x.type.rank > 2, quant=b.out[0].quant
+    y = b.FULLY_CONNECTED(
+        x, weights.filter, weights.bias, keep_num_dims=x.type.rank > 2, quant=out.quant
     )
+    return b.as_result(y)
 
 
 @lowers("aten.matmul", dialect="tflite")
@@ -36,7 +39,5 @@ def matmul(b: TfliteBuilder, x: Value, y: Value) -> Value:
         same = x.type.shape[:-2] == y.type.shape[:-2]
         b.require(same, f"batch dimensions that broadcast at rank {rank} (LiteRT: {MAX_RANK})")
         x, y = (b.reshape(v, (math.prod(v.type.ints[:-2]), *v.type.ints[-2:])) for v in (x, y))
-    quant = out.quant
-    if quant is not None and out.dtype is not x.type.dtype:
-        b.refuse(f"a {out.dtype.name} result of {x.type.dtype.name} operands")
-    return b.reshape(b.BATCH_MATMUL(x, y, quant=quant), out.ints)
+    result = out if out.quant is None or x.type.dtype is out.dtype else wide_type(out)
+    return b.as_result(b.reshape(b.BATCH_MATMUL(x, y, quant=result.quant), out.ints))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuc.ir import DType, Quant, Value
+from npuc.ir import DType, Quant, TensorType, Value
+from npuc.lowering.aten_to_tflite.operands import wide_type
 from npuc.lowering.tflite_builder import TfliteBuilder, real_values
 
 #: a bias above this many accumulator steps leaves no room for the products
@@ -25,6 +26,14 @@ class Weights:
     @property
     def channels(self) -> int:
         return self.filter.type.ints[0]
+
+
+def one_width(b: TfliteBuilder, x: Value, out: TensorType) -> tuple[Value, TensorType]:
+    """The input and the result's type of a weighted operator, which has one activation type: INT16
+    where one of the two is. `b.requantize` turns its result into `out`."""
+    if out.quant is None or x.type.quant is None or x.type.dtype is out.dtype:
+        return x, out
+    return b.widened(x), wide_type(out)
 
 
 def read_weights(b: TfliteBuilder, x: Value, weight: Value, bias: Value | None) -> Weights:
