@@ -102,7 +102,8 @@ class Means(torch.fx.Interpreter):
         """Run one node; take note of a layer's operand."""
         if n.name in self.layers:
             x = self.env[n.args[0]]
-            mean = _channel_mean(x, op_name(kind_of(n.target)) == "linear")
+            rank = self.env[n.args[1]].dim()
+            mean = _channel_mean(x, rank, op_name(kind_of(n.target)) == "linear")
             self.sums[n.name] = self.sums.get(n.name, torch.zeros(())) + mean
         return super().run_node(n)
 
@@ -112,10 +113,12 @@ class Means(torch.fx.Interpreter):
         return None if total is None else total / self.runs
 
 
-def _channel_mean(x: torch.Tensor, last: bool) -> torch.Tensor:
+def _channel_mean(x: torch.Tensor, rank: int, last: bool) -> torch.Tensor:
+    """`rank` is the weight's; a convolution's operand of lower rank has no batch dimension."""
     x = x.detach().double()
     if last:
         return x.reshape(-1, x.shape[-1]).mean(0)
+    x = x if x.dim() == rank else x.unsqueeze(0)
     return x.movedim(1, 0).flatten(1).mean(1)
 
 
