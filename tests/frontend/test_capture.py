@@ -130,10 +130,10 @@ def test_dynamic_dims_have_bounds():
 
 
 def test_missing_and_corrupt_files(tmp_path):
-    with pytest.raises(BadInput, match="nowhere.pt2 does not exist"):
+    with pytest.raises(BadInput, match=r"nowhere.pt2 does not exist"):
         capture(tmp_path / "nowhere.pt2")
     (tmp_path / "noise.pt2").write_bytes(b"PK\x03\x04 not a zip")
-    with pytest.raises(BadInput, match="not a readable .pt2"):
+    with pytest.raises(BadInput, match=r"not a readable .pt2"):
         capture(str(tmp_path / "noise.pt2"))
     with pytest.raises(BadInput, match="is a directory"):
         capture(Path(tmp_path))
@@ -143,7 +143,7 @@ def test_a_truncated_file(net, tmp_path):
     path = tmp_path / "net.pt2"
     torch.export.save(torch.export.export(net, (X,)), path)
     path.write_bytes(path.read_bytes()[:-2000])
-    with pytest.raises(BadInput, match="not a readable .pt2"):
+    with pytest.raises(BadInput, match=r"not a readable .pt2"):
         capture(path)
 
 

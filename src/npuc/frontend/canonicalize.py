@@ -174,7 +174,7 @@ def _respell(c: Speller, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ..
     try:
         made = spelling.respell(c, *args, **kwargs)
     except Unsupported as error:
-        raise placed(error, op.loc.op or op.kind, str(op.loc)) from None
+        raise placed(error, op.loc.op or op.kind, op.loc) from None
     if made is None:
         return None
     return made if isinstance(made, tuple) else (made,)

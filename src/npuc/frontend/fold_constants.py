@@ -10,6 +10,13 @@ import torch
 
 from npuc.ir import SymDim
 
+_NAMESPACES = ("aten", "prims", "quantized_decomposed", "torchao")
+_DEQUANTIZE = (
+    "quantized_decomposed.dequantize_per_tensor",
+    "quantized_decomposed.dequantize_per_channel",
+    "torchao.dequantize_affine",
+)
+
 #: a result larger than this is only folded when it is not much larger than its operands
 GROWTH_BYTES = 4 * 2**20
 GROWTH_FACTOR = 4
@@ -43,8 +50,18 @@ _FULL = {"aten.full": None, "aten.zeros": 0, "aten.ones": 1, "aten.empty.memory_
 
 
 def is_dequantize(kind: str) -> bool:
-    """Whether an op turns integers of a quantized tensor into floats."""
-    return kind.startswith(("quantized_decomposed.dequantize", "torchao.dequantize"))
+    """Whether an op turns a quantized tensor, per tensor or per channel, into floats."""
+    return kind.startswith(_DEQUANTIZE) and "group" not in kind
+
+
+def _has_quantized_type(kind: str, args: Any) -> bool:
+    """Whether the operand of a dequantize stays a quantized constant. One in blocks does not."""
+    if not is_dequantize(kind):
+        return False
+    if kind != "torchao.dequantize_affine":
+        return True
+    split = [b for b, size in zip(args[1], args[0].shape, strict=True) if b not in (size, -1)]
+    return split in ([], [1])
 
 
 @cache
@@ -54,7 +71,7 @@ def is_pure(target: Any) -> bool:
     return not (
         target._schema.is_mutable
         or tags.nondeterministic_seeded in target.tags
-        or getattr(target, "namespace", "aten") not in ("aten", "prims", "quantized_decomposed")
+        or getattr(target, "namespace", "aten") not in _NAMESPACES
     )
 
 
@@ -65,7 +82,9 @@ def evaluate(kind: str, target: Any, args: Any, kwargs: Any) -> Any:
     whose size is symbolic, and those that are large and much larger than their operands (an
     expansion that the target can do as well).
     """
-    if is_dequantize(kind) or not is_pure(target) or _has(SymDim, args) or _has(SymDim, kwargs):
+    if _has_quantized_type(kind, args) or not is_pure(target):
+        return None
+    if _has(SymDim, args) or _has(SymDim, kwargs):
         return None
     if kind in _FULL:
         return _full(kind, args, kwargs)

@@ -40,18 +40,19 @@ _CONVERSIONS = ("aten.to",)
 _QDQ = (QUANTIZE, DEQUANTIZE, ASSUME)
 
 
-def fold_qdq(graph: Graph) -> Graph:
+def fold_qdq(graph: Graph, keep_boundary: bool = False) -> Graph:
     """`graph` (canonical) with quantized types in place of q/dq pairs; itself where it has none.
 
     A graph input that is only read quantized, in one form, takes that form; an output that is
-    dequantized last is the quantized value. Raises Unsupported for an integer input that is read
-    both as numbers and as quantized values.
+    dequantized last is the quantized value. With `keep_boundary` inputs and outputs stay of the
+    program's own types. Raises Unsupported for an integer input that is read both as numbers and
+    as quantized values.
     """
     if not any(op.kind in _QDQ for op in graph.walk()):
         return graph
-    fold = _Fold(graph, [None] * len(graph.inputs), [])
+    fold = _Fold(graph, [None] * len(graph.inputs), [], keep_boundary)
     fold.run()
-    return fold.finish()
+    return fold.finish([keep_boundary] * len(graph.outputs))
 
 
 class _Fold(Versions):
@@ -59,9 +60,11 @@ class _Fold(Versions):
     `outputs`: the forms in which outputs are wanted (regions)."""
 
     def __init__(
-        self, graph: Graph, inputs: Sequence[Stored | None], outputs: Sequence[Stored | None]
-    ) -> None:
+        self, graph: Graph, inputs: Sequence[Stored | None], outputs: Sequence[Stored | None],
+        keep_inputs: bool = False,
+    ) -> None:  # fmt: skip
         self.graph = graph
+        self.keep_inputs = keep_inputs
         super().__init__()
         self.demand = find_demand(graph, outputs)
         self.outputs = outputs
@@ -116,7 +119,8 @@ class _Fold(Versions):
                 )  # fmt: skip
             self.plain[value] = self.builder.input(assumed.pop(), value.name)
             return
-        wanted = common_form(self.demand.forms(value)) if is_real(value) else None
+        free = is_real(value) and not self.keep_inputs
+        wanted = common_form(self.demand.forms(value)) if free else None
         if form is not None:
             self.carrier[value] = self.builder.input(form.of(value.type.shape), value.name)
         elif wanted is not None:
@@ -132,6 +136,7 @@ class _Fold(Versions):
             self.plain[op.result] = self.as_type(made, op.result.type)
         elif op.kind == DEQUANTIZE:
             self.carrier[op.result] = self.signed_value(op.operands[0])
+            self.dequantized_at[op.result] = op.loc
         elif op.kind == ASSUME:
             self.plain[op.result] = self.plain[op.operands[0]]
         elif op.kind == "aten.cond":

@@ -16,7 +16,7 @@ from npuc.frontend.placed import placed
 from npuc.frontend.program import Program
 from npuc.frontend.source_location import loc_of
 from npuc.frontend.splice import fetch, kind_of
-from npuc.frontend.symbolic import dim_of
+from npuc.frontend.symbolic import bind_sizes, dim_of
 from npuc.frontend.torch_arrays import as_array, dtype_of, torch_dtype
 from npuc.ir import Builder, DType, Graph, SymDim, TensorType, Value, pack
 
@@ -24,6 +24,8 @@ from npuc.ir import Builder, DType, Graph, SymDim, TensorType, Value, pack
 REPEATED_BYTES = 2**16
 
 _SIZES = ("aten.sym_size", "aten.sym_numel", "aten.sym_stride", "aten.sym_storage_offset")
+#: ops whose index tensors may be constant masks
+_MASKED = ("aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.index_put")
 _PARTS = {"aten.real": 0, "aten.imag": 1}
 _MISSING = object()
 
@@ -61,10 +63,12 @@ class _Importer:
         self.builder = Builder()
         self.origins: dict[str, tuple[Value, None]] = {}
         self.constants: dict[int, tuple[torch.Tensor, Value]] = {}
+        #: values of symbolic sizes that constants have decided
+        self.sizes: dict[Any, int] = {}
         self.gm: GraphModule
 
     def input(self, node: Node, name: str) -> Value:
-        value = self.builder.input(_type(node.meta["val"]), name)
+        value = self.builder.input(self._type(node.meta["val"]), name)
         self.origins[node.name] = (value, None)
         return value
 
@@ -105,7 +109,7 @@ class _Importer:
             if 4 * once.numel() <= tensor.numel():
                 operands, attrs = pack((self.value(once), tuple(tensor.shape)), {})
                 attrs["kwargs"] = {"implicit": False}
-                return self.builder.emit("aten.expand", operands, attrs, [_type(tensor)])[0]
+                return self.builder.emit("aten.expand", operands, attrs, [self._type(tensor)])[0]
         return self.builder.const(as_array(tensor), dtype_of(tensor.dtype))
 
     # one node ----------------------------------------------------------------------------------
@@ -117,7 +121,7 @@ class _Importer:
         try:
             result = self._call(node, kind, env)
         except Unsupported as error:
-            raise placed(error, kind, str(self.builder.loc)) from None
+            raise placed(error, kind, self.builder.loc) from None
         env[node] = result
         if isinstance(result, Value) and not result.is_const:
             result.name = result.name or node.name
@@ -134,19 +138,37 @@ class _Importer:
         if not isinstance(target, torch._ops.OpOverload):
             return _number(target, node.meta.get("val", _MISSING), args, kwargs)
         if kind.startswith(_SIZES):
-            return dim_of(node.meta["val"])
+            return dim_of(node.meta["val"], self.sizes)
         if kind in _PARTS or kind == "aten.view_as_real":
             return self._part(kind, args[0])
         value = node.meta.get("val", _MISSING)
         if not _has_value(args) and not _has_value(kwargs.values()):
             results = evaluate(kind, target, args, kwargs)
             if results is not None:
+                if isinstance(value, torch.Tensor) and isinstance(results, torch.Tensor):
+                    bind_sizes(value.shape, results.shape, self.sizes)
                 return results
+        if kind in _MASKED:
+            args = [args[0], _positions(args[1]), *args[2:]]
+            if any(isinstance(m, torch.Tensor) for m in args[1]) and value is not _MISSING:
+                self._bind_selection(args, value)
         if isinstance(value, torch.Tensor):
             constant = evaluate_like(kind, args, value)
             if constant is not None:
                 return constant
         return self._emit(kind, target, args, kwargs, value)
+
+    def _bind_selection(self, args: Any, value: torch.Tensor) -> None:
+        """The result of an index by a constant mask has a size that only the mask tells."""
+        if all(isinstance(d, int) for d in value.shape):
+            return
+        shape = args[0].type.shape
+        places = [a if isinstance(a, torch.Tensor) else None for a in args[1]]
+        if all(isinstance(d, int) for d in shape) and not _has_value(args[1]):
+            made = torch.empty(shape, device="meta")[
+                tuple(slice(None) if p is None else p.to("meta") for p in places)
+            ]
+            bind_sizes(value.shape, made.shape, self.sizes)
 
     def _emit(self, kind: str, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
         args, kwargs = _fill_defaults(target, args, kwargs)
@@ -164,7 +186,7 @@ class _Importer:
             )  # fmt: skip
         several = isinstance(value, (tuple, list))
         values = list(value) if several else [value]
-        types = [_type(v) for v in values if isinstance(v, torch.Tensor)]
+        types = [self._type(v) for v in values if isinstance(v, torch.Tensor)]
         made = iter(self.builder.emit(kind, operands, attrs, types))
         results = tuple(next(made) if isinstance(v, torch.Tensor) else None for v in values)
         return results if several else results[0]
@@ -183,10 +205,14 @@ class _Importer:
             raise Unsupported("it computes with complex numbers, which no target stores")
         return argument
 
+    def _type(self, value: torch.Tensor) -> TensorType:
+        dims = [d if isinstance(d, int) else dim_of(d, self.sizes) for d in value.shape]
+        return TensorType(dtype_of(value.dtype), tuple(dims))
+
     def _complex(self, kind: str, operands: Any, attrs: Any, value: torch.Tensor) -> Complex:
         if kind != "aten.fft_rfft2":
             raise Unsupported("it computes with complex numbers, which no target stores")
-        part = TensorType(DType.FP32, tuple(dim_of(d) for d in value.shape))
+        part = TensorType(DType.FP32, tuple(dim_of(d, self.sizes) for d in value.shape))
         return Complex(self.builder.emit(kind, operands, attrs, [part, part]))
 
     def _part(self, kind: str, source: Any) -> Any:
@@ -282,6 +308,17 @@ def _flat(outputs: Any) -> list[Any]:
     return list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
 
 
+def _positions(indices: Any) -> list[Any]:
+    """Index tensors with the positions that constant masks select in place of the masks."""
+    found: list[Any] = []
+    for index in indices:
+        if isinstance(index, torch.Tensor) and index.dtype is torch.bool:
+            found += torch.nonzero(index, as_tuple=True)
+        else:
+            found.append(index)
+    return found
+
+
 def _has_value(arguments: Any) -> bool:
     for a in arguments:
         if isinstance(a, (Value, Complex)):
@@ -307,11 +344,6 @@ def _fill_defaults(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
         else:
             filled.append(kwargs.get(name, default))
     return filled, named
-
-
-def _type(value: torch.Tensor) -> TensorType:
-    shape = tuple([d if isinstance(d, int) else dim_of(d) for d in value.shape])
-    return TensorType(dtype_of(value.dtype), shape)
 
 
 def _number(target: Any, value: Any, args: Any, kwargs: Any) -> Any:

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from npuc.frontend.program import Program
 
 
-def import_model(program: Program, known_kinds: Set[str]) -> Graph:
+def import_model(program: Program, known_kinds: Set[str], keep_boundary: bool = False) -> Graph:
     """The program as a graph whose ops are of `known_kinds` as far as expansions reach.
 
-    known_kinds: the kinds for which the target has a lowering rule. `program.graph_module` is
+    known_kinds: the kinds for which the target has a lowering rule. keep_boundary: inputs and
+    outputs stay of the program's types (see `fold_qdq`). `program.graph_module` is
     changed in place (ops without a rule expanded, batch norms folded), so that it stays the
     reference that names the same values. Raises Unsupported.
     """
@@ -23,7 +24,7 @@ def import_model(program: Program, known_kinds: Set[str]) -> Graph:
     from npuc.frontend.import_fx import import_fx
 
     prepare(program, known_kinds)
-    return fold_qdq(canonicalize(import_fx(program)))
+    return fold_qdq(canonicalize(import_fx(program)), keep_boundary)
 
 
 def prepare(program: Program, known_kinds: Set[str]) -> None:

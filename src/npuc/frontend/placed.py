@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from npuc.errors import Reason, Unsupported
+from npuc.ir import Loc
 
 
-def placed(error: Unsupported, kind: str, where: str) -> Unsupported:
+def placed(error: Unsupported, kind: str, loc: Loc) -> Unsupported:
     """The same refusal with op and place filled in where they were left open."""
     return Unsupported(
-        [Reason(r.op or kind, r.where or where, r.why, r.hint) for r in error.reasons]
+        [
+            Reason(r.op or kind, r.where or str(loc), r.why, r.hint, r.name or loc.name)
+            for r in error.reasons
+        ]
     )

@@ -9,7 +9,7 @@ import numpy as np
 from npuc.frontend.quantized_constants import quantized, real_constant
 from npuc.frontend.quantized_demand import Stored, stored
 from npuc.frontend.spellings.quantize import DEQUANTIZE, QUANTIZE
-from npuc.ir import Builder, TensorType, Value, pack
+from npuc.ir import Builder, Loc, TensorType, Value, pack
 
 REQUANTIZE = "quantized_decomposed.requantize"
 
@@ -27,6 +27,8 @@ class Versions:
         self.signed: dict[Value, Value] = {}
         #: old float value -> its quantization in each form
         self.coded: dict[Value, dict[Stored, Value]] = {}
+        #: old float value -> where the program dequantizes it
+        self.dequantized_at: dict[Value, Loc] = {}
 
     def versions(self, value: Value) -> list[Value]:
         """The forms built so far, the one that stands for the value first."""
@@ -43,7 +45,7 @@ class Versions:
         if carried.is_const:
             made = real_constant(self.builder, carried, value.type.dtype)
         else:
-            made = self.one(DEQUANTIZE, [carried], value.type)
+            made = self.one(DEQUANTIZE, [carried], value.type, self.dequantized_at.get(value))
         self.plain[value] = made
         return made
 
@@ -75,10 +77,12 @@ class Versions:
         found = self.plain.get(value)
         return found is not None and found.is_const
 
-    def one(self, kind: str, operands: Sequence[Value], type: TensorType) -> Value:
+    def one(
+        self, kind: str, operands: Sequence[Value], type: TensorType, loc: Loc | None = None
+    ) -> Value:
         """Emit an op with one result and no other arguments than its operands."""
         values, attrs = pack(operands, {})
-        return self.builder.emit(kind, values, attrs, (type,))[0]
+        return self.builder.emit(kind, values, attrs, (type,), (), loc)[0]
 
     def as_type(self, value: Value, type: TensorType) -> Value:
         """A quantized value with the codes (signed or not) of `type`."""

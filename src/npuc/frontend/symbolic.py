@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,16 +14,30 @@ from npuc.ir import Dim, SymDim
 _UNBOUNDED = 2**31
 
 
-def dim_of(size: Any) -> Dim:
-    """A size as an int, or as a SymDim when the program leaves it open."""
+def dim_of(size: Any, known: Mapping[Any, int] | None = None) -> Dim:
+    """A size as an int, or as a SymDim when the program leaves it open.
+
+    `known` gives the values of symbols that were found since (sizes of constant selections).
+    """
     if isinstance(size, int):
         return size
     node = size.node
     fixed = node.maybe_as_int()
     if fixed is not None:
         return int(fixed)
+    if known:
+        value = node.expr.subs(known)
+        if value.is_Integer:
+            return int(value)
     lo, hi = _range(node)
     return SymDim(str(node.expr), lo, hi)
+
+
+def bind_sizes(sizes: Sequence[Any], values: Sequence[int], known: dict[Any, int]) -> None:
+    """Note in `known` the values of those sizes that are a symbol."""
+    for size, value in zip(sizes, values, strict=False):
+        if not isinstance(size, int) and size.node.expr.is_Symbol:
+            known[size.node.expr] = int(value)
 
 
 def hint_of(size: Any) -> int:

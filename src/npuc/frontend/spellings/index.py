@@ -70,15 +70,11 @@ def index_put(
 
 
 def _as_integers(c: Speller, x: Value, indices: Sequence[Value | None]) -> list[Value | None]:
-    """Index tensors per dim: constant boolean masks become the positions that they select."""
+    """Index tensors per dim (the import has replaced constant masks by their positions)."""
     places: list[Value | None] = []
     for given in indices:
-        if given is None:
-            places.append(None)
-        elif given.type.dtype is DType.BOOL and given.is_const:
-            places += [c.const(p.astype(np.int64)) for p in np.nonzero(given.array)]
-        elif given.type.dtype is DType.BOOL:
-            places += [given] + [None] * (given.type.rank - 1)
+        if given is None or given.type.dtype is DType.BOOL:
+            places += [given] + [None] * (given.type.rank - 1 if given is not None else 0)
         else:
             places.append(_non_negative(c, given, x.type.shape[len(places)]))
     return places

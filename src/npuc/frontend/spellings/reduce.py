@@ -148,6 +148,12 @@ for _name in ("var", "std"):
         add(f"{_name}{_overload}", _biased(f"aten.{_name}.correction"), f"{_name}.correction")
 
 
+@spells("var_mean var_mean.dim", into="var.correction mean.dim")
+def var_mean_biased(c: Speller, x: Value, *args: Any) -> tuple[Value, Value]:
+    dims, unbiased, keepdim = args if len(args) == 3 else (None, args[0], False)
+    return var_mean(c, x, dims, correction=int(unbiased), keepdim=keepdim)
+
+
 @spells("var_mean.correction", into="var.correction mean.dim")
 def var_mean(
     c: Speller, x: Value, dim: Any, *, correction: Any, keepdim: bool
