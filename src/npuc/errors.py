@@ -52,13 +52,15 @@ class Reason:
     """Why one op of the model cannot be on the target.
 
     `op` is the op's kind, `where` the place in the user's model ("model.py:41 (features.3)"),
-    `why` the broken rule with the number that broke it, `hint` what to do about it.
+    `why` the broken rule with the number that broke it, `hint` what to do about it. `name` is the
+    value's name in the exported program, where it is known.
     """
 
     op: str
     where: str
     why: str
     hint: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         return _sentence(self.op, self.where, self.why, self.hint)

@@ -143,7 +143,7 @@ class _Fold(Versions):
             self._cond(op)
         elif op.kind == "aten.while_loop":
             self._while_loop(op)
-        elif not (self._selected(op) or self._quantized(op)):
+        elif not (self._selected(op) or self._numbers(op) or self._quantized(op)):
             self._copy(op)
 
     def _copy(self, op: Op) -> None:
@@ -205,6 +205,17 @@ class _Fold(Versions):
         return form if _numbers_are_exact(op, form) else None
 
     # arithmetic ----------------------------------------------------------------------------------
+
+    def _numbers(self, op: Op) -> bool:
+        """Integers or BOOL that become a float which is read quantized only: a conversion to the
+        quantized type, which rounds as the quantize does."""
+        if op.kind not in _CONVERSIONS or is_real(op.operands[0]) or not is_real(op.result):
+            return False
+        forms = self.demand.forms(op.result)
+        for form in forms:
+            (made,) = self._emit(op, [self.plain[op.operands[0]]], form)
+            self.coded.setdefault(op.result, {})[form] = made
+        return bool(forms)
 
     def _quantized(self, op: Op) -> bool:
         """Emit an op on quantized operands and results; false when it has to stay float."""

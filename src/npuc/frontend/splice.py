@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map_only
 
 # What a new node inherits from the node of the user's program that it comes from.
-ORIGIN_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn")
+ORIGIN_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "npuc_origin")
 
 
 def kind_of(target: Any) -> str:
