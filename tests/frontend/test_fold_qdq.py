@@ -1,4 +1,4 @@
-"""Quantize/dequantize pairs become types: the same values, and nothing explicit that can be folded."""
+"""Quantize/dequantize pairs become types: the same values, nothing explicit that can be folded."""
 
 from __future__ import annotations
 

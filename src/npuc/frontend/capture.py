@@ -19,7 +19,8 @@ from torch.fx import GraphModule, Node
 from npuc.errors import BadInput, Reason, Unsupported
 from npuc.frontend.aliases import Cell
 from npuc.frontend.export_module import export_module
-from npuc.frontend.functional_copy import FunctionalCopy, aten_op
+from npuc.frontend.functional_copy import FunctionalCopy
+from npuc.frontend.fx_targets import aten_op
 from npuc.frontend.program import Input, Output, Program, State
 from npuc.frontend.splice import fetch, kind_of
 from npuc.frontend.symbolic import bounds_of, hint_of
@@ -190,7 +191,8 @@ class _Draft:
     def finish(
         self, name: str, inputs: list[Input], in_spec: Any, out_spec: Any, gm: GraphModule
     ) -> Program:
-        copy, returned = self.copy, []
+        copy = self.copy
+        returned: list[Any] = []
         outputs = self._outputs(returned, out_spec)
         tensors = [cell for _, cell, spec in self.cells if spec.is_tensor]
         names = [node.name for node, _, spec in self.cells if spec.is_tensor]
@@ -220,7 +222,8 @@ class _Draft:
 
     def _states(self, returned: list[Any], first: int) -> list[State]:
         """Turn the mutated buffers into inputs and outputs."""
-        copy, states = self.copy, []
+        copy = self.copy
+        states: list[State] = []
         places = [n for n in copy.graph.nodes if n.op == "placeholder"]
         for name, cell in list(copy.constants.items()):
             new = self.states.get(name, cell if cell.version else None)

@@ -17,6 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from npuc.errors import Reason, Unsupported
 from npuc.frontend.aliases import Cell, may_share, view_of
 from npuc.frontend.functionalize import functional_overload
+from npuc.frontend.fx_targets import aten_op, compares, with_same_arguments, without_dim_order
 from npuc.frontend.source_location import loc_of
 from npuc.frontend.splice import fake_mode_of, fetch, kind_of
 from npuc.frontend.training_mode import refuse_training
@@ -186,7 +187,7 @@ class FunctionalCopy:
         if kind in ("aten.view", "aten._unsafe_view") and not self.keeps_layout:
             target = torch.ops.aten.reshape.default  # a dropped clone may leave strides behind
         elif kind.startswith("dim_order_ops."):
-            target, kwargs = _without_dim_order(kind, target, kwargs)
+            target, kwargs = without_dim_order(kind, target, kwargs)
         if self.autocast is not None:
             args, kwargs = self._cast(node, kind, args, kwargs)
         cell = self._emit(node, target, args, kwargs)
@@ -237,7 +238,7 @@ class FunctionalCopy:
             return self._emit(node, aten.full_like.default, (cell, args[1]), {}).node
         if name == "aten::zero_":
             return self._emit(node, aten.full_like.default, (cell, 0), {}).node
-        twin = functional_overload(target) or _with_same_arguments(target)
+        twin = functional_overload(target) or with_same_arguments(target)
         if twin is None:
             raise _no_functional_form(node, target)
         made = self._emit(node, twin, args, kwargs).node
@@ -285,7 +286,7 @@ class FunctionalCopy:
         known = node.meta.get("val")
         operands = [self.value(a) for a in node.args if isinstance(a, Node)]
         dtypes = {v.dtype for v in operands if isinstance(v, torch.Tensor)}
-        if known is None or not dtypes <= {known.dtype} or _compares(node.target):
+        if known is None or not dtypes <= {known.dtype} or compares(node.target):
             self._infer(node)
         return node.meta["val"]
 
@@ -353,13 +354,6 @@ class FunctionalCopy:
         return tuple(cast(a) for a in args), {k: cast(v) for k, v in kwargs.items()}
 
 
-def aten_op(target: Any) -> Any:
-    """An FX call target; for ExecuTorch's edge ops the ATen op that they wrap."""
-    if type(target).__name__ == "EdgeOpOverload":
-        return target._op
-    return target
-
-
 def _map(argument: Any, env: dict[Node, Any]) -> Any:
     """An FX argument with the cells of its nodes."""
     if isinstance(argument, Node):
@@ -371,37 +365,6 @@ def _map(argument: Any, env: dict[Node, Any]) -> Any:
     if isinstance(argument, slice):
         return slice(*(_map(v, env) for v in (argument.start, argument.stop, argument.step)))
     return argument
-
-
-def _with_same_arguments(target: Any) -> Any:
-    """The functional overload with the arguments of an in-place op, whatever its name; or None."""
-    namespace, _, name = target._schema.name.partition("::")
-    packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    wanted = [str(a.type) for a in target._schema.arguments]
-    for overload in packet.overloads() if packet is not None else ():
-        candidate = getattr(packet, overload)
-        if [str(a.type) for a in candidate._schema.arguments] == wanted:
-            return candidate
-    return None
-
-
-def _compares(target: Any) -> bool:
-    name = target._schema.name.removeprefix("aten::")
-    return name in ("eq", "ne", "gt", "ge", "lt", "le") or name.startswith("logical_")
-
-
-def _without_dim_order(
-    kind: str, target: Any, kwargs: dict[str, Any]
-) -> tuple[Any, dict[str, Any]]:
-    """ATen's op for ExecuTorch's op with a dim order (strides do not matter here)."""
-    kwargs = {k: v for k, v in kwargs.items() if k != "dim_order"}
-    ops = {
-        "dim_order_ops._to_dim_order": torch.ops.aten._to_copy.default,
-        "dim_order_ops._to_dim_order_copy": torch.ops.aten._to_copy.default,
-        "dim_order_ops._empty_dim_order": torch.ops.aten.empty.memory_format,
-        "dim_order_ops._clone_dim_order": torch.ops.aten.clone.default,
-    }
-    return ops.get(kind, target), kwargs
 
 
 def _erase_dead(graph: Graph) -> None:

@@ -223,7 +223,7 @@ class _Importer:
         if kind in _PARTS:
             return source[_PARTS[kind]] if isinstance(source, Complex) else source
         part = source[0].type.with_(shape=(*source[0].type.shape, 1))
-        columns = []
+        columns: list[Value] = []
         for half in source:
             operands, attrs = pack((half, part.shape), {})
             columns += self.builder.emit("aten.view", operands, attrs, [part])

@@ -53,8 +53,9 @@ class Speller(Builder):
         if shape == x.type.shape:
             return x
         if x.is_const:
-            return self._constant(x, x.array.reshape(shape), _viewed(x.type, shape))
-        source = x.op.operands[0] if _is(x, "aten.view") else x
+            return self._constant(x, x.array.reshape(_ints(shape)), _viewed(x.type, shape))
+        earlier = _maker(x, "aten.view")
+        source = x if earlier is None else earlier.operands[0]
         inner = _dequantized(source)
         if inner is not None and _keeps_axis(inner.type, shape):
             return self._requantized(source, self.view(inner, shape))
@@ -69,9 +70,10 @@ class Speller(Builder):
             return x
         if x.is_const:
             return self._constant(x, x.array.transpose(dims), x.type.transposed(dims))
-        if _is(x, "aten.permute"):
-            inner = x.op.attrs["args"][1]
-            return self.permute(x.op.operands[0], [inner[d] for d in dims])
+        earlier = _maker(x, "aten.permute")
+        if earlier is not None:
+            inner = earlier.attrs["args"][1]
+            return self.permute(earlier.operands[0], [inner[d] for d in dims])
         source = _dequantized(x)
         if source is not None:
             return self._requantized(x, self.permute(source, dims))
@@ -89,7 +91,7 @@ class Speller(Builder):
             and x.type.is_static
             and _count(shape) <= FOLDED_ELEMENTS
         ):
-            array = np.ascontiguousarray(np.broadcast_to(x.array, shape))
+            array = np.ascontiguousarray(np.broadcast_to(x.array, _ints(shape)))
             return self._constant(x, array, _moved(x.type, shape))
         return self.make("aten.expand", _moved(x.type, shape), x, shape)
 
@@ -152,8 +154,14 @@ def _count(shape: Shape) -> float:
     return math.prod(d if isinstance(d, int) else math.inf for d in shape)
 
 
-def _is(x: Value, kind: str) -> bool:
-    return x.op is not None and x.op.kind == kind
+def _ints(shape: Shape) -> tuple[int, ...]:
+    """A shape of a constant: its sizes are known."""
+    return tuple(int(d) for d in shape)  # type: ignore[arg-type]
+
+
+def _maker(x: Value, kind: str) -> Op | None:
+    """The op that made a value, if it is of this kind."""
+    return x.op if x.op is not None and x.op.kind == kind else None
 
 
 def _dequantized(x: Value) -> Value | None:
