@@ -11,6 +11,7 @@ import numpy as np
 from npuc.ir import Value
 from npuc.lowering.aten_to_tosa.convolution import read_convolution, to_model
 from npuc.lowering.aten_to_tosa.emit_convolution import (
+    CHANNELS_AT_ONCE,
     Convolution,
     emit_convolution,
     join_channels,
@@ -107,7 +108,7 @@ def emit_planar(b: TosaBuilder, conv: Convolution, fold_height: FoldHeight) -> V
         return _subsampled(b, conv, again)
     if max(conv.dilation) > LARGEST_DILATION or _folds_dilated(conv):
         return _undilated(b, conv, again)
-    if conv.stride[1] > LARGEST_STRIDE:
+    if conv.stride[1] > LARGEST_STRIDE or _wastes_channels(conv):
         return again(fold_width_into_channels(b, conv))
     if conv.stride[0] > LARGEST_STRIDE:
         return b.reshape(again(fold_height(b, conv)), conv.out.ints)
@@ -176,6 +177,15 @@ def _undilated(b: TosaBuilder, conv: Convolution, again: Callable[[Convolution],
         return b.slice(y, (0, 0, 0, 0), conv.out.ints)
     changed, blocks = blocks_by_dilation(b, conv)
     return restore_blocks(b, again(changed), blocks, conv)
+
+
+def _wastes_channels(conv: Convolution) -> bool:
+    """Few channels and a stride: the chip computes 8 channels in the time of one."""
+    step, before = conv.stride[1], conv.pad[2]
+    if step == 1 or conv.groups > 1 or conv.dilation[1] > 1:
+        return False
+    taps = -(-(-before % step + conv.kernel_size[1]) // step)
+    return conv.x.type.ints[3] * step <= CHANNELS_AT_ONCE and taps < conv.kernel_size[1]
 
 
 def _is_pointwise_batch(conv: Convolution) -> bool:
