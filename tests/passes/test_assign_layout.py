@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -201,15 +202,17 @@ def test_an_image_that_adds_its_own_transpose() -> None:
 
 
 def test_time_is_linear_in_ops() -> None:
-    """Four times the blocks take less than six times the CPU time."""
-    seconds = {}
-    assign_layout(networks.resnet(1), LIMITS)  # loads scipy
-    for blocks in (64, 256):
-        graph = networks.resnet(blocks)
-        best = 1e9
-        for _ in range(3):
-            start = time.process_time()
-            assign_layout(graph, LIMITS)
-            best = min(best, time.process_time() - start)
-        seconds[blocks] = best
-    assert seconds[256] < 6 * seconds[64], seconds
+    """Four times the blocks take about four times the CPU time, not sixteen."""
+    graphs = {blocks: networks.resnet(blocks) for blocks in (64, 256)}
+
+    def seconds(graph: Graph) -> float:
+        start = time.process_time()
+        run_passes(graph, TOSA_PASSES, LIMITS)
+        return time.process_time() - start
+
+    gc.disable()
+    try:
+        best = {n: min(seconds(graph) for _ in range(3)) for n, graph in graphs.items()}
+    finally:
+        gc.enable()
+    assert best[256] < 8 * best[64], best

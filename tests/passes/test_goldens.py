@@ -54,6 +54,16 @@ def cancel_reshapes(b: TosaBuilder) -> list[Value]:
     return [b.RESHAPE(b.CLAMP(b.RESHAPE(x, (6, 4)), min_val=-3, max_val=3), (2, 3, 4))]
 
 
+def assign_shapes(b: TosaBuilder) -> list[Value]:
+    """A residual stream that a linear layer reads as [1, 1, N, C] and the rest as [1, N, C]."""
+    x = int8(b, 1, 3, 4)
+    y = b.CLAMP(x, min_val=-9, max_val=9)
+    z = b.rescale(conv(b, b.RESHAPE(y, (1, 1, 3, 4))), 0.5, DType.INT8)
+    tall = b.CONCAT(b.RESHAPE(z, (1, 3, 2)), b.RESHAPE(z, (1, 3, 2)), axis=2)
+    total = b.rescale(b.ADD(b.to_int32(tall), b.to_int32(y)), 0.5, DType.INT8)
+    return [conv(b, b.RESHAPE(total, (1, 1, 3, 4)))]
+
+
 def fold_constants(b: TosaBuilder) -> list[Value]:
     x = b.input(TensorType(DType.INT32, (2, 3)), "x")
     c = b.const(np.arange(6, dtype=np.int32).reshape(3, 2))
@@ -81,7 +91,12 @@ def fold_padding(b: TosaBuilder) -> list[Value]:
     wrong = b.PAD(x, around, b.scalar(0, DType.INT8, 1), quant=x.type.quant)
     lowest = b.PAD(x, around, b.scalar(-128, DType.INT8, 1))
     pool = b.MAX_POOL2D(lowest, kernel=(2, 2), stride=(2, 2))
-    return [conv(b, right, k=3), conv(b, wrong, k=3), pool]
+    line = b.PAD(b.RESHAPE(x, (1, 16, 1, 2)), (0, 0, 2, 1, 0, 0, 0, 0), b.scalar(3, DType.INT8, 1))
+    wide = b.RESHAPE(line, (1, 1, 19, 2))
+    weight = b.const(np.ones((1, 1, 3, 2), np.int8))
+    bias, zero = b.const(np.zeros(1, np.int32)), b.scalar(0, DType.INT8, 1)
+    row = b.CONV2D(wide, weight, bias, b.zero_point(x), zero, acc_type=DType.INT32)
+    return [conv(b, right, k=3), conv(b, wrong, k=3), pool, row]
 
 
 def merge_tables(b: TosaBuilder) -> list[Value]:
@@ -134,10 +149,16 @@ def cheapen_reductions(b: TosaBuilder) -> list[Value]:
     return [b.REDUCE_MAX(x, axis=2), y]
 
 
+def separate_rescales(b: TosaBuilder) -> list[Value]:
+    x = b.to_int32(int8(b, 4))
+    return [b.rescale(b.ADD(x, b.ABS(x)), 0.5, DType.INT8)]
+
+
 PASSES_WITH_EXAMPLES = [
-    assign_layout, cancel_transposes, cancel_reshapes, fold_constants, flatten_concats, merge_slices,
+    assign_layout, assign_shapes, cancel_transposes, cancel_reshapes, fold_constants, flatten_concats, merge_slices,
     fold_padding, merge_tables, merge_rescales, merge_clamps, remove_identities, cheapen_rescales,
     cheapen_transposes, split_transposes, cheapen_reductions,
+    separate_rescales,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
 EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales

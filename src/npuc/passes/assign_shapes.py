@@ -14,8 +14,8 @@ from npuc.passes.layout.behaviour import Free, data_operands, free_behaviour
 from npuc.passes.layout.build_problem import captured_values
 from npuc.passes.layout.frames import (
     Frame,
-    can_change_frame,
     common_patterns,
+    flexible_behaviour,
     frames,
     in_frame,
     renumber_entries,
@@ -31,15 +31,18 @@ NEUTRAL = {("PAD", 1): 0, ("SLICE", 1): 0, ("SLICE", 2): 1, ("TILE", 1): 1}
 
 def assign_shapes(graph: Graph, limits: Limits) -> Graph:
     """The graph with the cheapest shapes of all values, by bytes that are reshaped."""
+    if not any(is_rename(op) for op in graph.walk()):
+        return graph
     return _assign(graph, OpBuilder(limits), {})
 
 
 def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Graph:
     """`outer` maps the values of enclosing graphs that this one reads."""
-    roots = _find_roots(graph)
-    problem, choices = _build_problem(graph, roots)
-    chosen = dict(zip([node.op for node in problem.nodes], problem.solve(), strict=True))
-    rebuild = _Rebuild(builder, roots, {op: choices[op, choice] for op, choice in chosen.items()})
+    roots = find_roots(graph)
+    problem = build_problem(graph, roots)
+    state = problem.solve()
+    chosen = {node.op: choice.perm for node, choice in zip(problem.nodes, state, strict=True)}
+    rebuild = _Rebuild(builder, roots, chosen)
     for value in graph.inputs:
         rebuild.new[value] = builder.input(value.type, value.name)
     rebuild.new.update(outer)
@@ -54,7 +57,7 @@ def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Grap
     return builder.finish(outputs, graph.name, origins)
 
 
-def _find_roots(graph: Graph) -> dict[Value, Value]:
+def find_roots(graph: Graph) -> dict[Value, Value]:
     """For results of RESHAPEs that move axes of size 1 only: the value that has the elements."""
     roots: dict[Value, Value] = {}
     for op in graph.ops:
@@ -64,39 +67,32 @@ def _find_roots(graph: Graph) -> dict[Value, Value]:
     return roots
 
 
-def _build_problem(
-    graph: Graph, roots: dict[Value, Value]
-) -> tuple[Problem, dict[tuple[Op, Choice], Frame]]:
-    problem, choices = Problem(), {}
+def build_problem(graph: Graph, roots: dict[Value, Value]) -> Problem:
+    problem = Problem()
     ends = {roots.get(v, v) for v in (*graph.inputs, *graph.outputs)}
-    pinned = [op for op in graph.ops if not is_rename(op) and not _is_flexible(op)]
-    patterns = common_patterns(graph, [op for op in pinned if op.kind != "tosa.RESHAPE"])
     for value in (*graph.inputs, *(r for op in graph.ops for r in op.results)):
         if value not in roots and not value.is_const and value.type.is_static:
             cost = value.type.nbytes * 4 + (value not in ends) * INSIDE
             problem.tensors[value] = Tensor(cost, None, value.type.ints)
-    for op in pinned:
-        if op.kind != "tosa.RESHAPE":  # a RESHAPE reads its operand in any shape
+    ops = [op for op in graph.ops if op.kind != "const" and not is_rename(op)]
+    flexible = {op: free for op in ops if (free := flexible_behaviour(op)) is not None}
+    patterns = common_patterns(graph, [op for op in ops if op not in flexible and not _is_reshape(op)])
+    for op in graph.ops:
+        free = flexible.get(op)
+        if free is not None:
+            own = tuple(range(op.operands[0].type.rank))
+            moves = [f and _choice(op, free, f, roots) for f in frames(op, free, patterns)]
+            _add_node(problem, Node(op, _choice(op, free, own, roots), moves))
+        elif not is_rename(op) and not _is_reshape(op):  # a RESHAPE reads its operand in any shape
             _read_fixed(problem, roots, op.operands)
         for region in op.regions:
             _read_fixed(problem, roots, captured_values(region))
     _read_fixed(problem, roots, graph.outputs)
-    for op in graph.ops:
-        if _is_flexible(op):
-            found = [_choice(op, f, roots) for f in (_own_frame(op), *frames(op, patterns))]
-            for frame, choice in zip((_own_frame(op), *frames(op, patterns)), found, strict=True):
-                if frame is not None and choice is not None:
-                    choices[op, choice] = frame
-            _add_node(problem, Node(op, found[0], found[1:]))  # type: ignore[arg-type]
-    return problem, choices
+    return problem
 
 
-def _is_flexible(op: Op) -> bool:
-    return not is_rename(op) and can_change_frame(op)
-
-
-def _own_frame(op: Op) -> Frame:
-    return tuple(range(op.operands[0].type.rank))
+def _is_reshape(op: Op) -> bool:
+    return op.kind == "tosa.RESHAPE"
 
 
 def _read_fixed(problem: Problem, roots: dict[Value, Value], values: Sequence[Value]) -> None:
@@ -106,16 +102,12 @@ def _read_fixed(problem: Problem, roots: dict[Value, Value], values: Sequence[Va
             tensor.fixed_reads.add(value.type.ints)
 
 
-def _choice(op: Op, frame: Frame | None, roots: dict[Value, Value]) -> Choice | None:
+def _choice(op: Op, free: Free, frame: Frame, roots: dict[Value, Value]) -> Choice:
     """The op in a frame: shapes take the place of orders."""
-    if frame is None:
-        return None
-    free = free_behaviour(op)
-    assert free is not None
     reads = tuple(
         [(roots.get(v, v), in_frame(v.type.shape, frame)) for v in data_operands(op, free)]
     )
-    return Choice((), (), reads, in_frame(op.results[0].type.shape, frame))
+    return Choice(frame, (), reads, in_frame(op.results[0].type.shape, frame))
 
 
 def _add_node(problem: Problem, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from collections.abc import Callable, Iterable
 
@@ -25,8 +26,13 @@ def run_passes(
     after: Callable[[str, Graph], None] | None = None,
 ) -> Graph:  # fmt: skip
     """`graph` after the passes `names` in order; `after(name, graph)` is called after each."""
-    for name in names:
-        graph = find_pass(name)(graph, limits)
-        if after is not None:
-            after(name, graph)
+    # Beside torch's millions of objects each collection of the passes' garbage takes 0.3 s.
+    gc.freeze()
+    try:
+        for name in names:
+            graph = find_pass(name)(graph, limits)
+            if after is not None:
+                after(name, graph)
+    finally:
+        gc.unfreeze()
     return graph

@@ -224,17 +224,18 @@ def _moves(
     free = free_behaviour(op)
     if free is None:
         return [_reshape_move(op, views, o, side, absorber) for o in orders for side in (0, 1)]
-    found = [_free_move(op, free, views, order, limits) for order in orders]
+    names, hard = op_axes(op, free, views)
+    found = [_free_move(op, free, views, sort_axes(names, hard, o), hard, limits) for o in orders]
     return [move for move in found for _ in (0, 1)]
 
 
 def _free_move(
-    op: Op, free: Free, views: Views, positions: AxisOrder, limits: Limits
+    op: Op, free: Free, views: Views, perm: tuple[int, ...] | None, hard: list[int], limits: Limits
 ) -> Choice | None:
-    names, hard = op_axes(op, free, views)
-    perm = sort_axes(names, hard, positions)
-    last = len(names) - 1
-    if perm is None or (keeps_last_axis(op) and last in hard and perm[-1] != last):
+    if perm is None:
+        return None
+    last = len(perm) - 1
+    if keeps_last_axis(op) and last in hard and perm[-1] != last:
         return None
     if free.axis and limits.chip is not None and not _accepted(op, free, perm, limits):
         return None

@@ -17,8 +17,8 @@ Frame = tuple["int | None", ...]
 Pattern = tuple[bool, ...]
 
 #: ranks that shapes are brought to by adding or dropping axes of size 1 in front
-RANKS = (4, 3, 2, 5)
-MAX_PATTERNS = 6
+RANKS = (4, 3, 2)
+MAX_PATTERNS = 4
 
 
 def in_frame(shape: Shape, frame: Frame) -> tuple[int, ...]:
@@ -32,18 +32,18 @@ def wide_axes(op: Op, free: Free) -> list[int]:
     return [i for i in range(len(shapes[0])) if any(s[i] != 1 for s in shapes)]
 
 
-def can_change_frame(op: Op) -> bool:
-    """Whether the op runs with other axes of size 1 than it has."""
+def flexible_behaviour(op: Op) -> Free | None:
+    """The behaviour of an op that runs with other axes of size 1 than it has; None for others."""
     free = free_behaviour(op)
     if free is None or free.drops_axis:
-        return False
+        return None
     tensors = (*data_operands(op, free), *op.results)
-    if not all(v.type.is_static for v in tensors):
-        return False
-    wide = wide_axes(op, free)
-    if free.axis and op.attrs["axis"] not in wide:
-        return False
-    return not keeps_last_axis(op) or op.results[0].type.rank - 1 in wide
+    if not all([v.type.is_static for v in tensors]):
+        return None
+    if not free.axis and not keeps_last_axis(op):
+        return free
+    axis = op.attrs["axis"] if free.axis else op.results[0].type.rank - 1
+    return free if axis in wide_axes(op, free) else None
 
 
 def frame_for_rank(rank: int, wide: Sequence[int], wanted: int) -> Frame | None:
@@ -76,10 +76,8 @@ def common_patterns(graph: Graph, pinned: Iterable[Op]) -> list[Pattern]:
     return [pattern for pattern, _ in found.most_common(MAX_PATTERNS)]
 
 
-def frames(op: Op, patterns: Sequence[Pattern]) -> list[Frame | None]:
+def frames(op: Op, free: Free, patterns: Sequence[Pattern]) -> list[Frame | None]:
     """One frame per rank and per pattern; None where the op cannot run in it."""
-    free = free_behaviour(op)
-    assert free is not None
     rank, wide = op.operands[0].type.rank, wide_axes(op, free)
     found = [frame_for_rank(rank, wide, r) for r in RANKS]
     found += [frame_for_pattern(wide, pattern) for pattern in patterns]

@@ -15,16 +15,20 @@ from npuc.passes.layout.behaviour import Group
 from npuc.passes.layout.min_cut import Cut
 from npuc.passes.layout.views import Order
 
+#: how often all moves are tried at most
+MAX_ROUNDS = 4
+
 
 @dataclass(frozen=True)
 class Choice:
     """One way to run an op: what it then reads and writes.
 
-    perm: the permutation of its axes (of its blocks for a RESHAPE). result: that of its result.
+    perm: the permutation of its axes (of its blocks for a RESHAPE; None: a new axis of size 1).
+    result: that of its result.
     groups: a RESHAPE's blocks of axes, each in the order it reads and writes them.
     """
 
-    perm: tuple[int, ...]
+    perm: tuple[int | None, ...]
     result: tuple[int, ...]
     reads: tuple[tuple[Value, Order], ...]
     writes: Order
@@ -81,38 +85,45 @@ class Problem:
         return tensor.written if tensor.writer is None else state[tensor.writer].writes
 
     def solve(self) -> list[Choice]:
-        """The best state found: from each order as a start, moves until none improves."""
+        """The best state found: all ops in the first order, then moves until none improves."""
         natural = [node.natural for node in self.nodes]
-        best, best_cost = natural, self.cost(natural)
+        natural_cost = self.cost(natural)
         count = len(self.nodes[0].moves) if self.nodes else 0
-        if not best_cost or not count:
-            return best
+        if not natural_cost or not count:
+            return natural
         state = [node.moves[0] or node.natural for node in self.nodes]
-        for _ in range(4):
-            before = self.cost(state)
-            for move in [*range(1, count), 0, None]:
-                state = self.expand(state, move)
-            if self.cost(state) >= before:
+        cost, failures = self.cost(state), 0
+        moves: list[int | None] = [*range(1, count), 0, None]
+        for move in moves * MAX_ROUNDS:
+            state, before, cost = self.expand(state, cost, move)
+            failures = 0 if cost < before else failures + 1
+            if failures == len(moves) or not cost:
                 break
-        return state if self.cost(state) < best_cost else best
+        return state if cost < natural_cost else natural
 
-    def expand(self, state: list[Choice], move: int | None) -> list[Choice]:
-        """The best state in which each op stays or makes `move` (None: back to its natural form)."""
+    def expand(
+        self, state: list[Choice], cost: int, move: int | None
+    ) -> tuple[list[Choice], int, int]:
+        """The best state in which each op stays or makes `move` (None: back to its natural form),
+        the cost of `state` and the new cost."""
         wanted = [n.natural if move is None else n.moves[move] for n in self.nodes]
         moved = [
-            w if w is not None and w.effect != s.effect else None for w, s in zip(wanted, state)
+            w if w is not None and w.effect != s.effect else None
+            for w, s in zip(wanted, state, strict=True)
         ]
-        if not any(m is not None for m in moved):
-            return state
+        if not any([m is not None for m in moved]):
+            return state, cost, cost
         cut = Cut()
         variables = [cut.variable() if m is not None else None for m in moved]
         for tensor in self.tensors.values():
             _add_tensor(cut, tensor, state, moved, variables)
         values = cut.solve()
         found = [
-            m if m is not None and values[v] else s for m, v, s in zip(moved, variables, state)
+            m if m is not None and v is not None and values[v] else s
+            for m, v, s in zip(moved, variables, state, strict=True)
         ]
-        return found if self.cost(found) < self.cost(state) else state
+        found_cost = self.cost(found)
+        return (found, cost, found_cost) if found_cost < cost else (state, cost, cost)
 
 
 @dataclass
@@ -128,11 +139,15 @@ def _add_tensor(
     cut: Cut, tensor: Tensor, state: Sequence[Choice], moved: Sequence[Choice | None],
     variables: Sequence[int | None],
 ) -> None:  # fmt: skip
-    """Add what the transpositions of one tensor cost."""
+    """Add what the transpositions of one tensor cost, where a move changes it."""
+    readers = tensor.readers
+    if not any([moved[n] is not None for n, _ in readers]):
+        if tensor.writer is None or moved[tensor.writer] is None:
+            return
     wishes: dict[Order, _Wish] = {}
     for order in tensor.fixed_reads:
         wishes.setdefault(order, _Wish()).always = True
-    for node, k in tensor.readers:
+    for node, k in readers:
         stays, goes, x = state[node].reads[k][1], moved[node], variables[node]
         if goes is None or x is None or goes.reads[k][1] == stays:
             wishes.setdefault(stays, _Wish()).always = True
