@@ -107,9 +107,9 @@ class FunctionalCopy:
         """Copy the nodes of `gm`, whose placeholders are in `env`; returns the output's cells."""
         for node in gm.graph.nodes:
             if node.op == "call_function":
-                self._call(node, env)
+                self.call(node, env)
             elif node.op == "get_attr":
-                env[node] = self._attribute(gm, node)
+                env[node] = self.attribute(gm, node)
             elif node.op == "output":
                 return _map(node.args[0], env)
             elif node.op == "call_module" and not node.users:
@@ -145,13 +145,15 @@ class FunctionalCopy:
 
     # one node ----------------------------------------------------------------------------------
 
-    def _attribute(self, gm: GraphModule, node: Node) -> Any:
+    def attribute(self, gm: GraphModule, node: Node) -> Any:
+        """What a `get_attr` node of `gm` reads."""
         value = fetch(gm, str(node.target))
         if not isinstance(value, torch.Tensor):
             return value
         return self.constant(str(node.target), value, node.meta)
 
-    def _call(self, node: Node, env: dict[Node, Any]) -> None:
+    def call(self, node: Node, env: dict[Node, Any]) -> None:
+        """Copy one call; `env` has its operands and gets its result."""
         target = aten_op(node.target)
         args, kwargs = _map(node.args, env), _map(node.kwargs, env)
         if target is operator.getitem:
