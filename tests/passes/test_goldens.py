@@ -154,11 +154,21 @@ def separate_rescales(b: TosaBuilder) -> list[Value]:
     return [b.rescale(b.ADD(x, b.ABS(x)), 0.5, DType.INT8)]
 
 
+def sink_tiles(b: TosaBuilder) -> list[Value]:
+    """The sum broadcasts by itself; the absolute values are repeated, not their operands."""
+    x = b.TILE(b.to_int32(int8(b, 1, 4)), (3, 1))
+    return [b.ADD(x, b.input(TensorType(DType.INT32, (3, 4)), "y")), b.ABS(x)]
+
+
+def cheapen_tiles(b: TosaBuilder) -> list[Value]:
+    return [b.TILE(int8(b, 1, 4), (16, 1))]
+
+
 PASSES_WITH_EXAMPLES = [
     assign_layout, assign_shapes, cancel_transposes, cancel_reshapes, fold_constants, flatten_concats, merge_slices,
     fold_padding, merge_tables, merge_rescales, merge_clamps, remove_identities, cheapen_rescales,
     cheapen_transposes, split_transposes, cheapen_reductions,
-    separate_rescales,
+    separate_rescales, sink_tiles, cheapen_tiles,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
 EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales

@@ -14,6 +14,7 @@ from npuc.ir import Graph
 TOSA_PASSES = (
     "fold_constants",
     "flatten_concats",
+    "sink_tiles",
     "assign_layout",
     "cancel_transposes",
     "assign_shapes",

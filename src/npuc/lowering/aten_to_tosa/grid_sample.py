@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from npuc.ir import DType, Value
@@ -81,7 +79,7 @@ class _Axis:
         return position.clamp(float(-self.border), float(self.size - 1 + self.border))
 
     def _reflected(self, position: Term) -> Term:
-        """A triangle wave between the centres (align_corners) or the edges of the outer elements."""
+        """A wave between the centres (align_corners) or the edges of the outer elements."""
         low = 0.0 if self.align_corners else -0.5
         span = self.size - 1.0 if self.align_corners else float(self.size)
         if span == 0:
