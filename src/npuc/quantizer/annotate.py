@@ -82,7 +82,7 @@ class NpucQuantizer(Quantizer):
         for node, operand in self._pools.items():
             watch = self.observers[node]
             if isinstance(watch, PoolObserver):
-                watch.source = self.observers[operand]
+                watch.follow(self.observers[operand])
 
 
 class Annotator:
@@ -95,6 +95,7 @@ class Annotator:
         self.position = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.fused: set[Node] = set()  # values inside an op and its clamp
         self.special: dict[Place, Any] = {}  # specs of weights and biases
+        self.weights: dict[Any, Place] = {}  # a weight and how it is read -> first place
         self.seen: dict[Place, int] = {}  # places in the order in which they were found
         self.pools: dict[Node, Place] = {}  # averages -> place of the operand
         self.tags: dict[str, list[Key]] = {}
@@ -231,12 +232,20 @@ class Annotator:
         bias = node.args[places[2]] if len(node.args) > places[2] else None
         assert isinstance(x, Node) and isinstance(weight, Node)
         key = self._read(x, node)
-        self._annotate_special((weight, node), specs.weight(recipe, places[1]))
+        self._annotate_special((weight, node), self._weight_spec(weight, node, places[1], recipe))
         if isinstance(bias, Node):
             channels = bias.meta["val"].shape[0]
             spec = specs.bias((x, node), (weight, node), channels, recipe.per_channel)
             self._annotate_special((bias, node), spec)
         return key
+
+    def _weight_spec(self, weight: Node, node: Node, axis: int, recipe: Recipe) -> Any:
+        """The spec of a weight; layers that read it in the same way share it."""
+        way = (weight, axis, recipe.weights, recipe.per_channel, recipe.ranges)
+        first = self.weights.setdefault(way, (weight, node))
+        if first != (weight, node):
+            return SharedQuantizationSpec(first)
+        return specs.weight(recipe, axis)
 
     def _annotate_special(self, place: Place, spec: Any) -> None:
         self.special[place] = spec

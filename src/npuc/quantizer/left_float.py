@@ -8,7 +8,7 @@ from torch.fx import GraphModule, Node
 
 from npuc.frontend.splice import kind_of
 from npuc.quantizer.fx_values import float_operands, is_float
-from npuc.quantizer.policy import LAYOUT, Role, op_name, role_of
+from npuc.quantizer.policy import LAYOUT, WEIGHTED, Role, op_name, role_of
 
 
 def left_float(gm: GraphModule) -> list[Node]:
@@ -32,7 +32,15 @@ def _computes(node: Node) -> bool:
 
 
 def _is_integer(node: Node) -> bool:
-    operands = all(_is_stored(operand) or _is_inner(operand) for operand in float_operands(node))
+    kind = kind_of(node.target)
+    if role_of(kind) is Role.FLOAT:
+        return False
+    # A float constant beside quantized operands can be quantized; the weight of a layer cannot.
+    constants = op_name(kind) not in WEIGHTED
+    operands = all(
+        _is_dequantize(operand) or _is_inner(operand) or (constants and operand.op == "get_attr")
+        for operand in float_operands(node)
+    )
     return operands and _is_read_quantized(node)
 
 
@@ -40,8 +48,8 @@ def _is_qdq(node: Any) -> bool:
     return node.op == "call_function" and "quantize" in kind_of(node.target)
 
 
-def _is_stored(node: Node) -> bool:
-    return node.op == "get_attr" or (_is_qdq(node) and "dequantize" in kind_of(node.target))
+def _is_dequantize(node: Node) -> bool:
+    return _is_qdq(node) and "dequantize" in kind_of(node.target)
 
 
 def _is_inner(node: Node) -> bool:
@@ -62,7 +70,7 @@ def _quantizes(user: Node) -> bool:
     if user.op != "call_function":
         return False
     if _is_qdq(user):
-        return "dequantize" not in kind_of(user.target)
+        return not _is_dequantize(user)
     kind = kind_of(user.target)
     moves = role_of(kind) is Role.CLAMP or op_name(kind) in LAYOUT
     return moves and _is_read_quantized(user)

@@ -205,15 +205,22 @@ class PoolObserver(RangeObserver):
     more than a bit, and it gets a range of its own (sums, rescaled once).
     """
 
-    source: ObserverBase | None = None  # observes the operand
     FULL = 1 / 3
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._source: tuple[ObserverBase, ...] = ()  # in a tuple: it is no submodule
+
+    def follow(self, source: ObserverBase) -> None:
+        """Show this observer that of the operand."""
+        self._source = (source,)
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """Scale and zero point, of the source or of its own."""
         scale, zero_point = super().calculate_qparams()
-        if self.source is None:
+        if not self._source:
             return scale, zero_point
-        given = self.source.calculate_qparams()
+        given = self._source[0].calculate_qparams()
         return given if float(scale) >= self.FULL * float(given[0]) else (scale, zero_point)
 
 
