@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import log2, prod
 
 import numpy as np
 
@@ -156,8 +156,23 @@ def average_window(
     divisor = np.outer(counts[0], counts[1]).astype(np.float64)
     if x.type.dtype.is_float and np.all(divisor == divisor[0, 0]):
         return accumulate(b, x, axes, 1 / divisor[0, 0])
-    sums = accumulate(b, x, axes, 1)
+    sums = _whole_sum(b, x) if _is_whole(x, axes) else accumulate(b, x, axes, 1)
     return divide(b, sums, divisor.reshape(1, *divisor.shape, 1), x.type, out)
+
+
+def _is_whole(x: Value, axes: Sequence[Window]) -> bool:
+    """One window over a whole image of integers, whose sum fits in INT32."""
+    shape = x.type.ints
+    covered = all(a.out == 1 and a.kernel == s for a, s in zip(axes, shape[1:3], strict=True))
+    bits = log2(prod(shape[1:3])) + x.type.dtype.bits
+    return covered and not x.type.dtype.is_float and x.type.quant is not None and bits < 31
+
+
+def _whole_sum(b: TosaBuilder, x: Value) -> Value:
+    """REDUCE_SUM over the positions as one axis: cheaper than a kernel of ones that large."""
+    n, h, w, c = x.type.ints
+    rows = b.reshape(x, (n, h * w, c))
+    return b.reshape(b.REDUCE_SUM(b.to_int32(rows), axis=1), (n, 1, 1, c))
 
 
 def same_codes(have: TensorType, want: TensorType) -> bool:
