@@ -40,8 +40,8 @@ class Net:
         if stride == 2 and k == 3:
             pad = (1, 0, 1, 0)
         y = self.b.CONV2D(
-            x, weight, self.weight(out), self.zero(), self.zero(), pad=pad if k != stride else (0,) * 4,
-            stride=(stride, stride), acc_type=DType.FP32,
+            x, weight, self.weight(out), self.zero(), self.zero(),
+            pad=pad if k != stride else (0,) * 4, stride=(stride, stride), acc_type=DType.FP32,
         )  # fmt: skip
         return self.b.nchw(y)
 
@@ -59,7 +59,7 @@ class Net:
 
     def mean(self, x: Value) -> Value:
         """[N, C, H, W] -> [N, C, 1, 1]."""
-        n, c, h, w = x.type.ints
+        _, _, h, w = x.type.ints
         y = self.b.REDUCE_SUM(self.b.REDUCE_SUM(x, axis=2), axis=3)
         return self.multiply(y, self.b.scalar(1 / (h * w), DType.FP32, 4))
 

@@ -10,7 +10,7 @@ import pytest
 from npuc.execute.tosa import evaluate
 from npuc.ir import DType, TensorType
 from npuc.lowering.tosa_builder import TosaBuilder
-from npuc.passes.assign_shapes import build_problem, find_roots, assign_shapes
+from npuc.passes.assign_shapes import assign_shapes, build_problem, find_roots
 from npuc.passes.cancel_reshapes import cancel_reshapes
 from npuc.passes.count_waste import count_waste
 from tests.passes import networks

@@ -31,7 +31,8 @@ def int8(b: TosaBuilder, *shape: int, zp: int = 0) -> Value:
 def conv(b: TosaBuilder, x: Value, pad: tuple[int, ...] = (0, 0, 0, 0), k: int = 1) -> Value:
     """A convolution whose input zero point is that of `x`."""
     channels = x.type.ints[-1]
-    weight = b.const((np.arange(2 * k * k * channels) % 7 - 3).reshape(2, k, k, channels), DType.INT8)
+    codes = np.arange(2 * k * k * channels) % 7 - 3
+    weight = b.const(codes.reshape(2, k, k, channels), DType.INT8)
     bias, zero = b.const(np.zeros(2, np.int32)), b.scalar(0, DType.INT8, 1)
     return b.CONV2D(x, weight, bias, b.zero_point(x), zero, pad=pad, acc_type=DType.INT32)
 
@@ -45,7 +46,8 @@ def assign_layout(b: TosaBuilder) -> list[Value]:
 
 def cancel_transposes(b: TosaBuilder) -> list[Value]:
     x = int8(b, 2, 3, 4)
-    y = b.TRANSPOSE(b.CLAMP(b.TRANSPOSE(x, perms=(2, 0, 1)), min_val=-3, max_val=3), perms=(1, 2, 0))
+    y = b.CLAMP(b.TRANSPOSE(x, perms=(2, 0, 1)), min_val=-3, max_val=3)
+    y = b.TRANSPOSE(y, perms=(1, 2, 0))
     return [b.TRANSPOSE(b.RESHAPE(y, (2, 1, 12)), perms=(1, 0, 2))]
 
 
@@ -121,7 +123,8 @@ def merge_clamps(b: TosaBuilder) -> list[Value]:
 
 def remove_identities(b: TosaBuilder) -> list[Value]:
     x = int8(b, 4, 1)
-    y = b.TILE(b.PAD(b.IDENTITY(b.ABS(b.to_int32(x))), (0, 0, 0, 0), b.scalar(0, DType.INT32, 1)), (1, 1))
+    y = b.IDENTITY(b.ABS(b.to_int32(x)))
+    y = b.TILE(b.PAD(y, (0, 0, 0, 0), b.scalar(0, DType.INT32, 1)), (1, 1))
     return [b.REVERSE(b.REDUCE_SUM(y, axis=1), axis=1), b.IDENTITY(x)]
 
 
@@ -165,9 +168,9 @@ def cheapen_tiles(b: TosaBuilder) -> list[Value]:
 
 
 PASSES_WITH_EXAMPLES = [
-    assign_layout, assign_shapes, cancel_transposes, cancel_reshapes, fold_constants, flatten_concats, merge_slices,
-    fold_padding, merge_tables, merge_rescales, merge_clamps, remove_identities, cheapen_rescales,
-    cheapen_transposes, split_transposes, cheapen_reductions,
+    assign_layout, assign_shapes, cancel_transposes, cancel_reshapes, fold_constants,
+    flatten_concats, merge_slices, fold_padding, merge_tables, merge_rescales, merge_clamps,
+    remove_identities, cheapen_rescales, cheapen_transposes, split_transposes, cheapen_reductions,
     separate_rescales, sink_tiles, cheapen_tiles,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}

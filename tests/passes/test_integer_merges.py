@@ -66,7 +66,9 @@ def test_two_roundings_become_one(seed: int) -> None:
 def test_saturation_of_the_inner_rescale_is_kept() -> None:
     """int8 saturates at 127; halved that is 64, far from the end of the range: a CLAMP remains."""
     before = graph_of(
-        lambda b, x: b.rescale(b.rescale(x, 0.01, DType.INT8), 0.5, DType.INT8), DType.INT32, (4096,)
+        lambda b, x: b.rescale(b.rescale(x, 0.01, DType.INT8), 0.5, DType.INT8),
+        DType.INT32,
+        (4096,),
     )
     after, steps = both(before, merge_rescales, accumulators())
     assert (count(after, "RESCALE"), count(after, "CLAMP"), steps) == (1, 1, 1)
@@ -74,7 +76,9 @@ def test_saturation_of_the_inner_rescale_is_kept() -> None:
 
 def test_saturation_that_the_outer_rescale_repeats_needs_no_clamp() -> None:
     before = graph_of(
-        lambda b, x: b.rescale(b.rescale(x, 0.01, DType.INT16), 1.0, DType.INT8), DType.INT32, (4096,)
+        lambda b, x: b.rescale(b.rescale(x, 0.01, DType.INT16), 1.0, DType.INT8),
+        DType.INT32,
+        (4096,),
     )
     after, steps = both(before, merge_rescales, accumulators())
     assert (count(after, "RESCALE"), count(after, "CLAMP")) == (1, 0) and steps <= 1
@@ -125,7 +129,9 @@ def test_widening_by_a_power_of_two_merges_exactly(k: int, scale: float) -> None
 def test_per_channel_scales_merge() -> None:
     scales = [0.001, 0.002, 0.004, 0.008]
     before = graph_of(
-        lambda b, x: b.rescale(b.rescale(x, scales, DType.INT8), 0.9, DType.INT8), DType.INT32, (64, 4)
+        lambda b, x: b.rescale(b.rescale(x, scales, DType.INT8), 0.9, DType.INT8),
+        DType.INT32,
+        (64, 4),
     )
     data = np.random.default_rng(0).integers(-(10**5), 10**5, (64, 4)).astype(np.int32)
     after, steps = both(before, merge_rescales, data)
@@ -230,7 +236,9 @@ def test_a_clamp_that_limits_nothing_goes(make: Make) -> None:
 def test_float_clamps_and_nan(mode: str) -> None:
     """A CLAMP above SIGMOID limits nothing, but with IGNORE it turns NaN into a number."""
     before = graph_of(
-        lambda b, x: b.CLAMP(b.SIGMOID(x), min_val=0.0, max_val=1.0, nan_mode=mode), DType.FP32, (4,)
+        lambda b, x: b.CLAMP(b.SIGMOID(x), min_val=0.0, max_val=1.0, nan_mode=mode),
+        DType.FP32,
+        (4,),
     )
     data = np.array([np.nan, -1, 0, 5], np.float32)
     after = merge_clamps(before, LIMITS)
@@ -281,13 +289,19 @@ def test_cheap_requantization_is_bit_identical(run: Pass, rounding: str, make: M
 def test_padding_by_the_zero_point_is_the_convolutions_own() -> None:
     """A PAD by another constant stays: folding it would pad with the zero point."""
     for constant, pads in ((3, 0), (0, 1)):
+
         def make(b: TosaBuilder, x: Value, constant: int = constant) -> Value:
             y = b.PAD(x, (0, 0, 1, 2, 0, 1, 0, 0), b.scalar(constant, DType.INT8, 1))
             weight = b.const(np.ones((1, 2, 2, 1), np.int8))
             bias = b.const(np.zeros(1, np.int32))
             zero = b.scalar(0, DType.INT8, 1)
             return b.CONV2D(  # type: ignore[no-any-return]
-                y, weight, bias, b.scalar(3, DType.INT8, 1), zero, pad=(0, 0, 1, 0),
+                y,
+                weight,
+                bias,
+                b.scalar(3, DType.INT8, 1),
+                zero,
+                pad=(0, 0, 1, 0),
                 acc_type=DType.INT32,
             )
 
@@ -298,11 +312,13 @@ def test_padding_by_the_zero_point_is_the_convolutions_own() -> None:
 
 def test_zero_padding_before_max_pool_folds_behind_a_relu() -> None:
     """No element is below 0, so padding by 0 and by nothing give the same largest element."""
+
     def make(relu: bool) -> Make:
         def build(b: TosaBuilder, x: Value) -> Value:
             y = b.CLAMP(x, min_val=0, max_val=127) if relu else x
             y = b.PAD(y, (0, 0, 1, 1, 1, 1, 0, 0), b.scalar(0, DType.INT8, 1))
             return b.MAX_POOL2D(y, kernel=(2, 2), stride=(2, 2))  # type: ignore[no-any-return]
+
         return build
 
     data = CODES.reshape(1, 16, 16, 1)

@@ -21,7 +21,12 @@ from npuc.passes.layout.behaviour import (
     renumber_shape,
 )
 from npuc.passes.layout.build_problem import build_problem, captured_values, solve_within
-from npuc.passes.layout.channel_order import WEIGHT_AXES, Absorber, find_absorbers, reordered_operands
+from npuc.passes.layout.channel_order import (
+    WEIGHT_AXES,
+    Absorber,
+    find_absorbers,
+    reordered_operands,
+)
 from npuc.passes.layout.problem import Choice
 from npuc.passes.layout.views import Arrangement, Order, Views, find_views, order_of
 from npuc.passes.transposition import emit_steps
@@ -112,7 +117,7 @@ class _Rebuild:
         types = [r.type for r in op.results]
         regions = [self._region(region) for region in op.regions]
         results = self.builder.emit(op.kind, operands, op.attrs, types, regions, op.loc)
-        for old, new in zip(op.results, results):
+        for old, new in zip(op.results, results, strict=True):
             self.store(old, new, self.views[old].axes)
 
     def _region(self, region: Graph) -> Graph:
@@ -163,8 +168,10 @@ class _Rebuild:
         shape = tuple([value.type.shape[p] for p in perm])
         return new if new.type.shape == shape else self._move_ones(new, have, axes, shape)
 
-    def version(self, root: Value, order: Order, axes: Arrangement = ()) -> tuple[Value, Arrangement]:
-        """The new value that holds `root` in this memory order, with the given axes if it is made."""
+    def version(
+        self, root: Value, order: Order, axes: Arrangement = ()
+    ) -> tuple[Value, Arrangement]:
+        """The new value that holds `root` in this order, with the given axes if it is made here."""
         versions = self.versions[root]
         if order not in versions:
             first, have = next(iter(versions.values()))
@@ -182,15 +189,16 @@ class _Rebuild:
             return emit_steps(self.builder, x, perm)
 
     def _move_ones(self, x: Value, have: Arrangement, axes: Arrangement, shape: Shape) -> Value:
-        """`x` with its axes of size 1 elsewhere: a RESHAPE, or where sizes are symbolic a TRANSPOSE."""
+        """`x` with its axes of size 1 elsewhere: a RESHAPE; with symbolic sizes a TRANSPOSE."""
         if not x.type.is_static:
             return self.builder.transpose(x, permutation(have, axes))
+        ints = [int(d) for d in shape]  # type: ignore[arg-type]
         if not x.type.quant or x.type.quant.axis is None:
-            return self.builder.reshape(x, shape)
+            return self.builder.reshape(x, ints)
         quant = x.type.quant
-        axis = axes.index(have[quant.axis])
+        axis = axes.index(have[quant.axis or 0])
         return self.builder.const(
-            x.array.reshape(shape), x.type.dtype,
+            x.array.reshape(ints), x.type.dtype,
             Quant(quant.scale, quant.zero_point, axis, quant.qmin, quant.qmax),
         )  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Decides with which axes of size 1 each op runs, so that the fewest bytes pass through a RESHAPE.
 
-A RESHAPE costs an NPU nothing, until a tensor is read in two shapes: then it is copied. Linear layers
-want [1, 1, N, C], norms [1, N, C]: run everything between them in one of the two.
+A RESHAPE costs an NPU nothing, until a tensor is read in two shapes: then it is copied. Linear
+layers want [1, 1, N, C], norms [1, N, C]: run everything between them in one of the two.
 """
 
 from __future__ import annotations
@@ -76,12 +76,16 @@ def build_problem(graph: Graph, roots: dict[Value, Value]) -> Problem:
             problem.tensors[value] = Tensor(cost, None, value.type.ints)
     ops = [op for op in graph.ops if op.kind != "const" and not is_rename(op)]
     flexible = {op: free for op in ops if (free := flexible_behaviour(op)) is not None}
-    patterns = common_patterns(graph, [op for op in ops if op not in flexible and not _is_reshape(op)])
+    pinned = [op for op in ops if op not in flexible and not _is_reshape(op)]
+    patterns = common_patterns(graph, pinned)
     for op in graph.ops:
         free = flexible.get(op)
         if free is not None:
             own = tuple(range(op.operands[0].type.rank))
-            moves = [f and _choice(op, free, f, roots) for f in frames(op, free, patterns)]
+            moves = [
+                None if frame is None else _choice(op, free, frame, roots)
+                for frame in frames(op, free, patterns)
+            ]
             _add_node(problem, Node(op, _choice(op, free, own, roots), moves))
         elif not is_rename(op) and not _is_reshape(op):  # a RESHAPE reads its operand in any shape
             _read_fixed(problem, roots, op.operands)

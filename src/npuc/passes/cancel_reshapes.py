@@ -1,4 +1,4 @@
-"""Removes RESHAPEs: chains become one, and one that undoes another vanishes, across unary ops too."""
+"""Removes RESHAPEs: chains become one, one that undoes another vanishes, across unary ops too."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from npuc.passes.uses import count_uses
 
 
 def cancel_reshapes(graph: Graph, limits: Limits) -> Graph:
-    """RESHAPE(RESHAPE(x)) -> RESHAPE(x); RESHAPE(unary(RESHAPE(x))) -> RESHAPE(unary(x)) or unary(x)."""
+    """RESHAPE(RESHAPE(x)) -> RESHAPE(x); RESHAPE(unary(RESHAPE(x))) -> RESHAPE(unary(x))."""
     uses = count_uses(graph)
     readers: dict[Value, int] = {}
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        for old, new in zip(op.operands, operands):
+        for old, new in zip(op.operands, operands, strict=True):
             readers[new] = uses[old]
         if op.kind not in RESHAPES or not op.results[0].type.is_static:
             return None

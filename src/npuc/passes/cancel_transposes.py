@@ -15,7 +15,7 @@ def cancel_transposes(graph: Graph, limits: Limits) -> Graph:
     readers: dict[Value, int] = {}
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        for old, new in zip(op.operands, operands):
+        for old, new in zip(op.operands, operands, strict=True):
             readers[new] = uses[old]
         if op.kind not in TRANSPOSES:
             return None

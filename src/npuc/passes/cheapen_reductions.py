@@ -17,8 +17,8 @@ SEARCHED = ("REDUCE_MAX", "REDUCE_MIN")
 def cheapen_reductions(graph: Graph, limits: Limits) -> Graph:
     """Two reductions over neighbouring axes -> one; the largest of each row -> of each column.
 
-    REDUCE_MAX over the last axis of [64, 256] costs four times the TRANSPOSE and the REDUCE_MAX over
-    the axis before (Vela 5.2). Integers only: sums of floats would change.
+    REDUCE_MAX over the last axis of [64, 256] costs four times as much as a TRANSPOSE and a
+    REDUCE_MAX over the axis before (Vela 5.2). Integers only: sums of floats would change.
     """
     uses = count_uses(graph)
 

@@ -22,7 +22,7 @@ ONE = (1 << 30, 30)
 
 
 def cheapen_rescales(graph: Graph, limits: Limits) -> Graph:
-    """A lone RESCALE -> a TABLE behind an operator that has no other reader, else a product with 1."""
+    """A lone RESCALE -> a TABLE behind an operator without other readers, else a product with 1."""
     uses = count_uses(graph)
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:

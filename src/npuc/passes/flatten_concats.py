@@ -18,8 +18,9 @@ def flatten_concats(graph: Graph, limits: Limits) -> Graph:
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         if op.kind != "tosa.CONCAT":
             return None
-        axis, flat = op.attrs["axis"], []
-        for old, new in zip(op.operands, operands):
+        axis: int = op.attrs["axis"]
+        flat: list[Value] = []
+        for old, new in zip(op.operands, operands, strict=True):
             inner = new.op
             is_inner = inner is not None and inner.kind == "tosa.CONCAT" and uses[old] == 1
             flat += inner.operands if inner and is_inner and inner.attrs["axis"] == axis else [new]

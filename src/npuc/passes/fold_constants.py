@@ -38,4 +38,4 @@ def _fold(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...
     with np.errstate(all="ignore"):
         results = KERNELS[op.name](op, *(v.array for v in operands))
     results = results if isinstance(results, tuple) else (results,)
-    return tuple([b.const(r, t.dtype, t.quant) for r, t in zip(results, types)])
+    return tuple([b.const(r, t.dtype, t.quant) for r, t in zip(results, types, strict=True)])

@@ -29,7 +29,7 @@ def merge_rescales(graph: Graph, limits: Limits) -> Graph:
     readers: dict[Value, int] = {}
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        for old, new in zip(op.operands, operands):
+        for old, new in zip(op.operands, operands, strict=True):
             readers[new] = uses[old]
         if not _is_plain(op):
             return None

@@ -22,7 +22,7 @@ def merge_slices(graph: Graph, limits: Limits) -> Graph:
             return None if len(joined) == len(operands) else (_concat(b, op, joined),)
         if op.kind != "tosa.SLICE" or not (operands[1].is_const and operands[2].is_const):
             return None
-        x, window = _find_source(offsets, operands[0], *_window(op, operands))
+        x, window = _find_source(offsets, operands[0], *_window(operands))
         if x is operands[0]:
             return (b.slice(x, *window),) if window[1] == x.type.shape else None
         return (b.slice(x, *window),)
@@ -30,7 +30,7 @@ def merge_slices(graph: Graph, limits: Limits) -> Graph:
     return sweep(graph, rewrite, OpBuilder(limits))
 
 
-def _window(op: Op, operands: tuple[Value, ...]) -> Window:
+def _window(operands: tuple[Value, ...]) -> Window:
     start, size = (tuple(map(int, v.array)) for v in operands[1:3])
     return start, size
 
@@ -43,7 +43,7 @@ def _find_source(
         inner = x.op
         if inner.kind == "tosa.SLICE" and inner.operands[1].is_const:
             first = inner.operands[1].array
-            start = tuple([s + int(f) for s, f in zip(start, first)])
+            start = tuple([s + int(f) for s, f in zip(start, first, strict=True)])
             x = inner.operands[0]
         elif inner.kind == "tosa.CONCAT":
             axis = inner.attrs["axis"]
@@ -82,7 +82,8 @@ def _neighbours(a: Value, c: Value, axis: int) -> tuple[Value, Window] | None:
         return None
     if not all(v.is_const for v in (*a.op.operands[1:], *c.op.operands[1:])):
         return None
-    (start, size), (next_start, next_size) = (_window(v.op, v.op.operands) for v in (a, c))
+    start, size = _window(a.op.operands)
+    next_start, next_size = _window(c.op.operands)
     follows = (*start[:axis], start[axis] + size[axis], *start[axis + 1 :])
     if next_start != follows:
         return None

@@ -10,7 +10,6 @@ from npuc.ir import DType, Graph, Op, Value, sweep
 from npuc.passes.unary import is_unary
 from npuc.passes.uses import count_uses
 
-
 #: functions before a TABLE that join it at most: the search stays linear
 LONGEST = 8
 

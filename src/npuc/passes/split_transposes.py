@@ -1,7 +1,7 @@
 """Long axes of TRANSPOSEs in two, for Ethos-U85: it moves a matrix of long rows very slowly.
 
-[3, 50176] -> [50176, 3] takes 92 M cycles, as [3, 784, 64] -> [784, 64, 3] 0.4 M (Vela 5.2). Ethos-U55
-is the other way round: two axes take half the time of three.
+[3, 50176] -> [50176, 3] takes 92 M cycles, as [3, 784, 64] -> [784, 64, 3] 0.4 M (Vela 5.2).
+Ethos-U55 is the other way round: two axes take half the time of three.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BETWEEN = range(128, 27, -1)
 
 
 def split_transposes(graph: Graph, limits: Limits) -> Graph:
-    """[A, B] -> [B, A] with a long B or, in front of a narrow B, a long A, as a move of three axes."""
+    """[A, B] -> [B, A] with a long B, or a long A before a narrow B, as a move of three axes."""
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         if op.kind != "tosa.TRANSPOSE" or not operands[0].type.is_static:

@@ -1,7 +1,7 @@
 """A transposition as steps that move at most three blocks of memory each.
 
-An NPU moves three blocks in one or two passes and anything else in many: a pixel shuffle as two such
-steps costs a twentieth of the one TRANSPOSE of rank 6 (measured with Vela 5.2, both U55 and U85).
+An NPU moves three blocks in one or two passes and anything else in many: a pixel shuffle as two
+such steps costs a twentieth of the one TRANSPOSE of rank 6 (Vela 5.2, U85; an eighth on U55).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import heapq
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 
 from npuc.dialects.tosa import OpBuilder
 from npuc.ir import Value
@@ -19,13 +19,13 @@ Perm = tuple[int, ...]
 #: shape of at most three blocks, and their permutation
 Step = tuple[tuple[int, ...], Perm]
 
-#: rows of this many elements are moved at full speed; writing a shorter one costs as much on U85,
-#: reading one up to SHORT_READ times as much per element on U55
+#: rows of this many elements are moved at full speed; writing a shorter one costs as much (U85),
+#: reading one costs up to SHORT_READ times as much per element (U55)
 FULL_ROW, SHORT_READ = 16, 2.5
 
 
 def blocks(shape: Sequence[int], perms: Sequence[int]) -> Step:
-    """The blocks that TRANSPOSE moves: no axes of size 1, neighbours that stay neighbours as one."""
+    """The blocks that TRANSPOSE moves: no axes of size 1, those that stay neighbours as one."""
     order = [p for p in perms if shape[p] != 1]
     rank_of = {axis: i for i, axis in enumerate(sorted(order))}
     runs: list[list[int]] = []
@@ -74,7 +74,7 @@ def _steps(sizes: Sequence[int]) -> list[tuple[Perm, Step]]:
     count = len(sizes)
     for cuts in (c for n in (1, 2) for c in combinations(range(1, count), n)):
         ends = (0, *cuts, count)
-        groups = [tuple(range(a, b)) for a, b in zip(ends, ends[1:], strict=False)]
+        groups = [tuple(range(a, b)) for a, b in pairwise(ends)]
         shape = tuple([math.prod(sizes[i] for i in g) for g in groups])
         for order in permutations(range(len(groups))):
             if order != tuple(range(len(groups))):

@@ -27,7 +27,7 @@ def is_unary(op: Op | None) -> bool:
 
 
 def unary_chain(value: Value, uses: Callable[[Value], int]) -> tuple[list[Op], Value]:
-    """The unary ops, each with one reader, that end in `value`, last first, and what they start from."""
+    """The unary ops with one reader each that end in `value`, last first, and their source."""
     chain: list[Op] = []
     while value.op is not None and is_unary(value.op) and uses(value) == 1:
         chain.append(value.op)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
+from npuc.ir import Value
 from npuc.passes.layout.behaviour import Group
 from npuc.passes.layout.views import Views
 
@@ -42,7 +43,7 @@ class _Precedence:
             return False
         for name in names:
             self.after.setdefault(name, set())
-        for a, b in zip(names, names[1:]):
+        for a, b in pairwise(names):
             self.after[a].add(b)
         return True
 
@@ -96,9 +97,11 @@ def _extend(positions: AxisOrder, views: Views) -> None:
         _extend_group(positions, views, op.results[0], op.operands[0], (outs, ins))
 
 
-def _extend_group(positions: AxisOrder, views: Views, source: object, target: object, group: Group) -> None:
-    sources = [views.names.find(views.of[source].names[i]) for i in group[0]]  # type: ignore[index]
-    targets = [views.names.find(views.of[target].names[i]) for i in group[1]]  # type: ignore[index]
+def _extend_group(
+    positions: AxisOrder, views: Views, source: Value, target: Value, group: Group
+) -> None:
+    sources = [views.names.find(views[source].names[i]) for i in group[0]]
+    targets = [views.names.find(views[target].names[i]) for i in group[1]]
     if not all(n in positions for n in sources):
         return
     first = positions[sources[0]]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from npuc.ir import Op, Shape, Value
 from npuc.passes.layout import tflite_operators
 from npuc.passes.layout.free import Free
-
 
 UNARY = (
     "ABS", "BITWISE_NOT", "CAST", "CEIL", "CLAMP", "CLZ", "COS", "ERF", "EXP", "FLOOR", "IDENTITY",
@@ -153,8 +151,3 @@ def is_view(op: Op) -> bool:
         return False
     before, after = op.operands[0].type.shape, op.results[0].type.shape
     return [d for d in before if d != 1] == [d for d in after if d != 1]
-
-
-def block_size(shape: Shape, axes: Sequence[int]) -> int:
-    """Number of elements of the given axes of a static shape."""
-    return math.prod(int(shape[a]) for a in axes)  # type: ignore[arg-type]

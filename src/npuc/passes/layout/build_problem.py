@@ -213,7 +213,7 @@ def _count(found: Counter[Sequence_], value: Value, views: Views, weight: int) -
     if views[value].root.is_const or value.type.rank < 2:
         return
     names = views.names.of(views[value].names)
-    sequence = tuple([(n, a is not None) for n, a in zip(names, views[value].axes)])
+    sequence = tuple([(n, a is not None) for n, a in zip(names, views[value].axes, strict=True)])
     found[sequence] += int(_bytes(value.type)) * weight
 
 

@@ -16,7 +16,6 @@ from npuc.passes.layout.behaviour import Group, is_view
 from npuc.passes.layout.views import Views
 from npuc.passes.unary import is_unary
 
-
 #: operators with a constant weight, output channels first -> its axis of the input channels
 WEIGHT_AXES = {"tosa.CONV2D": 3, "tflite.CONV_2D": 3, "tflite.FULLY_CONNECTED": 1}
 
@@ -60,7 +59,7 @@ def find_absorbers(graph: Graph, views: Views) -> dict[Op, Absorber]:
 def _down(
     op: Op, axis: int, views: Views, readers: dict[Value, list[Op]], stop: set[Value]
 ) -> list[Op] | None:
-    """All ops that read the result, down to convolutions along `axis`; None where there are others."""
+    """All ops that read the result, down to convolutions; None where there are others."""
     found: list[Op] = []
     stack: list[tuple[Value, int]] = [(op.results[0], axis)]
     while stack:
@@ -117,7 +116,8 @@ def _up(
 
 
 def reordered_operands(
-    b: Builder, op: Op, operands: Sequence[Value], sizes: Sequence[int], order: Sequence[int], side: int
+    b: Builder, op: Op, operands: Sequence[Value], sizes: Sequence[int], order: Sequence[int],
+    side: int,
 ) -> list[Value]:
     """Operands of an op on channels whose blocks of `sizes` lie in `order` now."""
     found = list(operands)
@@ -141,7 +141,7 @@ def _reorder(
     quant = constant.type.quant
     if quant is not None and quant.axis == axis:
         scale, zero = (
-            np.broadcast_to(v, shape[axis]).reshape(tuple(sizes)).transpose(tuple(order)).reshape(-1)
+            np.broadcast_to(v, shape[axis]).reshape(sizes).transpose(order).reshape(-1)
             for v in (quant.scale, quant.zero_point)
         )
         quant = Quant(scale, zero, axis, quant.qmin, quant.qmax)

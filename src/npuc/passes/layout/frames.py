@@ -1,6 +1,6 @@
 """Which axes of size 1 an op runs with: frames, and the ones worth trying.
 
-A frame says for each axis of the new shape which axis of the old one it is; None is a new axis of
+A frame says for each axis of the new shape which axis of the old one it is; NEW is a new axis of
 size 1. Axes that are not of size 1 keep their order.
 """
 
@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from npuc.ir import Graph, Op, Shape, Value
 from npuc.passes.layout.behaviour import Free, data_operands, free_behaviour, keeps_last_axis
 
-Frame = tuple["int | None", ...]
+Frame = tuple[int, ...]
+NEW = -1
 #: per axis whether it is not of size 1
 Pattern = tuple[bool, ...]
 
@@ -23,7 +24,7 @@ MAX_PATTERNS = 4
 
 def in_frame(shape: Shape, frame: Frame) -> tuple[int, ...]:
     """The shape of a tensor of the op in a frame."""
-    return tuple([1 if p is None else int(shape[p]) for p in frame])  # type: ignore[arg-type]
+    return tuple([1 if p == NEW else int(shape[p]) for p in frame])  # type: ignore[arg-type]
 
 
 def wide_axes(op: Op, free: Free) -> list[int]:
@@ -38,7 +39,7 @@ def flexible_behaviour(op: Op) -> Free | None:
     if free is None or free.drops_axis:
         return None
     tensors = (*data_operands(op, free), *op.results)
-    if not all([v.type.is_static for v in tensors]):
+    if not all(v.type.is_static for v in tensors):
         return None
     if not free.axis and not keeps_last_axis(op):
         return free
@@ -49,7 +50,7 @@ def flexible_behaviour(op: Op) -> Free | None:
 def frame_for_rank(rank: int, wide: Sequence[int], wanted: int) -> Frame | None:
     """The op's own frame with axes of size 1 added or dropped in front."""
     if rank <= wanted:
-        return (None,) * (wanted - rank) + tuple(range(rank))
+        return (NEW,) * (wanted - rank) + tuple(range(rank))
     dropped = rank - wanted
     return tuple(range(dropped, rank)) if all(i >= dropped for i in wide) else None
 
@@ -59,7 +60,7 @@ def frame_for_pattern(wide: Sequence[int], pattern: Pattern) -> Frame | None:
     if sum(pattern) != len(wide):
         return None
     axes = iter(wide)
-    return tuple([next(axes) if is_wide else None for is_wide in pattern])
+    return tuple([next(axes) if is_wide else NEW for is_wide in pattern])
 
 
 def pattern_of(value: Value) -> Pattern:
@@ -92,5 +93,5 @@ def renumber_entries(
     """A shape operand with one or two entries per axis of `rank`; `neutral` for new axes."""
     each = len(entries) // rank
     return tuple(
-        neutral if p is None else int(entries[p * each + k]) for p in frame for k in range(each)
+        neutral if p == NEW else int(entries[p * each + k]) for p in frame for k in range(each)
     )

@@ -77,7 +77,8 @@ class Cut:
                 del path[full:]
                 continue
             edges = untried[v]
-            while edges and not (capacity[edges[-1]] and levels[target[edges[-1]]] == levels[v] + 1):
+            deeper = levels[v] + 1
+            while edges and not (capacity[edges[-1]] and levels[target[edges[-1]]] == deeper):
                 edges.pop()
             if edges:
                 path.append(edges[-1])

@@ -1,8 +1,8 @@
 """The cost of a layout, and the cheapest one: expansion moves by minimum cut.
 
-Each op that runs in any layout chooses a permutation of its axes. A tensor that some reader wants in
-another order than its producer writes is transposed once per such order. Moving any set of ops to
-one order at once, at best, is a minimum cut; with two orders in play the first move is optimal.
+Each op that runs in any layout chooses a permutation of its axes. A tensor that some reader wants
+in another order than its writer gives it is transposed once per such order. Moving the best set of
+ops to one order at once is a minimum cut; with two orders in play the first move is optimal.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MAX_ROUNDS = 4
 class Choice:
     """One way to run an op: what it then reads and writes.
 
-    perm: the permutation of its axes (of its blocks for a RESHAPE; None: a new axis of size 1).
+    perm: the permutation of its axes (of its blocks for a RESHAPE; -1: a new axis of size 1).
     result: that of its result.
     groups: a RESHAPE's blocks of axes, each in the order it reads and writes them.
     """
 
-    perm: tuple[int | None, ...]
+    perm: tuple[int, ...]
     result: tuple[int, ...]
     reads: tuple[tuple[Value, Order], ...]
     writes: Order
@@ -111,7 +111,7 @@ class Problem:
             w if w is not None and w.effect != s.effect else None
             for w, s in zip(wanted, state, strict=True)
         ]
-        if not any([m is not None for m in moved]):
+        if all(m is None for m in moved):
             return state, cost, cost
         cut = Cut()
         variables = [cut.variable() if m is not None else None for m in moved]
@@ -141,9 +141,9 @@ def _add_tensor(
 ) -> None:  # fmt: skip
     """Add what the transpositions of one tensor cost, where a move changes it."""
     readers = tensor.readers
-    if not any([moved[n] is not None for n, _ in readers]):
-        if tensor.writer is None or moved[tensor.writer] is None:
-            return
+    is_still = tensor.writer is None or moved[tensor.writer] is None
+    if is_still and all(moved[node] is None for node, _ in readers):
+        return
     wishes: dict[Order, _Wish] = {}
     for order in tensor.fixed_reads:
         wishes.setdefault(order, _Wish()).always = True

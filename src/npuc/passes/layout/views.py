@@ -76,7 +76,7 @@ class Views:
             axes = tuple([x.axes[p] for p in perms])
             self.of[y] = View(x.root, axes, tuple([x.names[p] for p in perms]))
             return
-        kept = iter([(a, n) for a, n in zip(x.axes, x.names) if a is not None])
+        kept = iter([(a, n) for a, n in zip(x.axes, x.names, strict=True) if a is not None])
         found: list[tuple[int | None, int]] = []
         for dim in y.type.shape:
             found.append(next(kept) if dim != 1 else (None, self.names.fresh()[0]))
@@ -159,8 +159,8 @@ def _name_fixed(views: Views, op: Op) -> None:
     """Axes of operators with one layout are named by their role."""
     letters, result = fixed_axes(op)
     known: dict[str, int] = {}
-    for value, word in zip(op.operands, letters):
-        for letter, name, dim in zip(word, views[value].names, value.type.shape):
+    for value, word in zip(op.operands, letters, strict=False):
+        for letter, name, dim in zip(word, views[value].names, value.type.shape, strict=True):
             if letter in known:
                 views.unite(known[letter], name, dim != 1)
             known.setdefault(letter, name)
@@ -186,5 +186,5 @@ def _name_blocks(views: Views) -> None:
             sizes = tuple(int(tensor.type.shape[i]) for i in split)  # type: ignore[arg-type]
             names = [views[tensor].names[i] for i in split]
             key = (views.names.find(views[whole].names[axis]), sizes)
-            for a, b in zip(parts.setdefault(key, names), names):
+            for a, b in zip(parts.setdefault(key, names), names, strict=True):
                 views.names.unite(a, b)
