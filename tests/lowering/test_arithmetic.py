@@ -69,7 +69,11 @@ def test_floats_and_integers(kind: str) -> None:
         )  # fmt: skip
         for dtype in (np.int32, np.int8, np.int16):
             a = np.arange(-9, 9, dtype=dtype)
-            check_op(kind, (given(a), given(a[::-1])), function, kwargs=kwargs, limits=TOSA_ALL)
+            for limits in (TOSA_ALL, U55, U85):
+                check_op(kind, (given(a), given(a[::-1])), function, kwargs=kwargs, limits=limits)
+    wide = np.arange(-128, 128).astype(np.int8)  # sums and products wrap
+    for limits in (TOSA_ALL, U55):
+        check_op(kind, (given(wide), given(wide)), function, kwargs=keywords(kind), limits=limits)
 
 
 def test_mixed_element_types_are_promoted() -> None:

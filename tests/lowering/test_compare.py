@@ -109,20 +109,18 @@ def test_not_and_shifts() -> None:
         check_op("aten.logical_not", (given(bools(3, 4)),), torch.logical_not, limits=limits)
     whole = given(RNG.integers(-100, 100, 50).astype(np.int32))
     check_op("aten.bitwise_not", (whole,), torch.bitwise_not, limits=TOSA_INT)
-    three = constant(np.asarray(3, np.int32))
-    for limits in (TOSA_INT, U55, U85):
-        check_op(
-            "aten.bitwise_left_shift.Tensor",
-            (whole, three),
-            torch.bitwise_left_shift,
-            limits=limits,
-        )
-        check_op(
-            "aten.bitwise_right_shift.Tensor",
-            (whole, three),
-            torch.bitwise_right_shift,
-            limits=limits,
-        )
+    left, right = "aten.bitwise_left_shift.Tensor", "aten.bitwise_right_shift.Tensor"
+    for dtype in (np.int8, np.int16, np.int32):
+        a = given(RNG.integers(-100, 100, 50).astype(dtype))
+        by = given(RNG.integers(0, 7, 50).astype(dtype))
+        three = constant(np.asarray(3, dtype))
+        for limits in (TOSA_INT, U55, U85):
+            check_op(left, (a, three), torch.bitwise_left_shift, limits=limits)
+            check_op(right, (a, three), torch.bitwise_right_shift, limits=limits)
+            check_op(left, (a, by), torch.bitwise_left_shift, limits=limits)
+            if limits is not U55 or dtype is not np.int32:
+                check_op(right, (a, by), torch.bitwise_right_shift, limits=limits)
+    refuses(right, (a, by), torch.bitwise_right_shift, "shift rounds", limits=U55)
     far = constant(np.asarray(40, np.int32))
     refuses("aten.bitwise_left_shift.Tensor", (whole, far), torch.bitwise_left_shift, "shift by 40",
             limits=TOSA_INT)  # fmt: skip

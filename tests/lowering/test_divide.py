@@ -71,6 +71,24 @@ def test_integers(mode) -> None:
                          kwargs={"rounding_mode": mode}, limits=limits)  # fmt: skip
 
 
+def test_integers_on_u55_without_a_divider() -> None:
+    x = np.concatenate([RNG.integers(-(2**31) + 1, 2**31 - 1, 3000), np.arange(-50, 50)])
+    bits = RNG.integers(1, 31, x.size)
+    y = RNG.integers(1, 2**bits) * np.where(RNG.random(x.size) < 0.5, -1, 1)
+    operands = given(x.astype(np.int32)), given(y.astype(np.int32))
+    for mode in ("floor", "trunc"):
+        graph = check_op(
+            "aten.div.Tensor", operands, div, kwargs={"rounding_mode": mode}, limits=U55
+        )
+    assert vela(graph).perf["cpu_ops"] == 0
+    for kind, function in REMAINDERS.items():
+        check_op(kind, operands, function, limits=U55)
+        check_op(kind, (operands[0], constant(np.asarray(7, np.int32))), function, limits=U55)
+    small = given(np.arange(-100, 100, dtype=np.int8))
+    check_op("aten.div.Tensor", (small, constant(np.asarray(3, np.int8))), div,
+             kwargs={"rounding_mode": "floor"}, limits=U55)  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", REMAINDERS)
 def test_remainder_of_floats_and_integers(kind) -> None:
     function = REMAINDERS[kind]
@@ -154,10 +172,6 @@ def test_vela_compiles_quotients(limits) -> None:
 
 
 def test_refusals() -> None:
-    x = given(np.arange(-20, 20, dtype=np.int32))
-    y = constant(np.full(40, 3, np.int32))
-    kwargs = {"rounding_mode": "floor"}
-    refuses("aten.div.Tensor", (x, y), div, "INTDIV", kwargs=kwargs, limits=U55)
     zero = constant(np.asarray([0.0, 1.0]), quant=Quant(1.0))
     q = given(np.ones((3, 2)), quant=Quant(0.01))
     refuses("aten.div.Tensor", (q, zero), div, "contains zero", kwargs={"rounding_mode": None},

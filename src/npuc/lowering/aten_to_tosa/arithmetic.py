@@ -19,7 +19,7 @@ from npuc.lowering.aten_to_tosa.operands import (
     terms,
 )
 from npuc.lowering.aten_to_tosa.table import tabulate
-from npuc.lowering.aten_to_tosa.unary import real_constant, torch_function
+from npuc.lowering.aten_to_tosa.unary import narrowed, real_constant, torch_function
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -47,7 +47,7 @@ def _sum(b: TosaBuilder, x: Value, y: Value, alpha: Number, given: Number) -> Va
         left, right = terms(b, x, y, dtype=_working_type(out.dtype))
         if abs(alpha) != 1:
             right = right * abs(alpha)
-        return (left + right if alpha > 0 else left - right).cast(out.dtype).value
+        return narrowed(left + right if alpha > 0 else left - right, out.dtype)
     found = tabulated(b, x, y, out, alpha=given)
     if found is not None:
         return found
@@ -105,7 +105,7 @@ def mul(b: TosaBuilder, x: Value, y: Value) -> Value:
     out = b.out[0]
     if out.quant is None:
         left, right = terms(b, x, y, dtype=_working_type(out.dtype))
-        return (left * right).cast(out.dtype).value
+        return narrowed(left * right, out.dtype)
     for tensor, factor in ((x, y), (y, x)):
         if is_scalar(factor) and not tensor.is_const and float(real_constant(factor).flat[0]) > 0:
             return scaled(b, tensor, float(real_constant(factor).flat[0]), out)
@@ -146,7 +146,7 @@ def _extreme(b: TosaBuilder, x: Value, y: Value, name: str) -> Value:
     if out.quant is None:
         left, right = terms(b, x, y, dtype=_working_type(out.dtype))
         result = b.tosa(name, left.value, right.value, nan_mode=nan_mode)
-        return Term(b, result).cast(out.dtype).value
+        return narrowed(Term(b, result), out.dtype)
     found = tabulated(b, x, y, out)
     return found if found is not None else extreme_of_codes(b, x, y, name, out)
 

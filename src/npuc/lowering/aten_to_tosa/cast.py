@@ -9,6 +9,7 @@ from npuc.lowering.aten_to_tosa.logical import as_bool
 from npuc.lowering.aten_to_tosa.operands import requantized
 from npuc.lowering.aten_to_tosa.quantize import dequantized, quantized_floats
 from npuc.lowering.aten_to_tosa.rounding import fixed_point, truncated, truncated_fixed
+from npuc.lowering.aten_to_tosa.unary import narrowed
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -30,7 +31,7 @@ def to(b: TosaBuilder, x: Value, dtype: DType) -> Value:
         return _from_bool(b, x, out.dtype)
     if x.type.dtype.is_float and out.dtype.is_integer:
         return b.CAST(truncated(Term(b, x)).value, dtype=out.dtype)  # type: ignore[no-any-return]
-    return b.CAST(x, dtype=out.dtype)  # type: ignore[no-any-return]
+    return narrowed(Term(b, x), out.dtype)
 
 
 def _from_bool(b: TosaBuilder, x: Value, dtype: DType) -> Value:
@@ -49,7 +50,7 @@ def _from_quantized(b: TosaBuilder, x: Value, out: TensorType) -> Value:
     if out.dtype.is_float:
         return Term(b, dequantized(b, x)).cast(out.dtype).value
     whole = truncated_fixed(b, *fixed_point(b, x))
-    return whole if out.dtype is DType.INT32 else b.CAST(whole, dtype=out.dtype)  # type: ignore[no-any-return]
+    return narrowed(Term(b, whole), out.dtype)
 
 
 def _to_quantized(b: TosaBuilder, x: Value, out: TensorType) -> Value:

@@ -15,7 +15,7 @@ from npuc.lowering.aten_to_tosa.operands import is_scalar, steps, terms
 from npuc.lowering.aten_to_tosa.quotient import quotient, quotient_remainder, whole_quotient
 from npuc.lowering.aten_to_tosa.rounding import shift_right, truncated_fixed
 from npuc.lowering.aten_to_tosa.table import tabulate
-from npuc.lowering.aten_to_tosa.unary import real_constant, torch_function
+from npuc.lowering.aten_to_tosa.unary import narrowed, real_constant, torch_function
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -38,7 +38,7 @@ def div(b: TosaBuilder, x: Value, y: Value, *, rounding_mode: str | None = None)
         return in_fp32(b, whole, left.value, right.value)
     left, right = terms(b, x, y, dtype=_integer(out.dtype))
     divide = integer_floor if rounding_mode == "floor" else integer_trunc
-    return divide(left, right).cast(out.dtype).value
+    return narrowed(divide(left, right), out.dtype)
 
 
 def _integer(dtype: DType) -> DType:
@@ -146,7 +146,7 @@ def _remainder(b: TosaBuilder, x: Value, y: Value, mode: str) -> Value:
         return in_fp32(b, formula, left.value, right.value)
     left, right = terms(b, x, y, dtype=_integer(out.dtype))
     quotient = integer_floor(left, right) if mode == "floor" else integer_trunc(left, right)
-    return (left - quotient * right).cast(out.dtype).value
+    return narrowed(left - quotient * right, out.dtype)
 
 
 def _div_quantized(

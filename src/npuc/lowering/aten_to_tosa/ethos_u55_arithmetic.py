@@ -14,8 +14,9 @@ from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tosa import arithmetic, divide, pairwise
 from npuc.lowering.aten_to_tosa.arithmetic import common_sum, tabulated
 from npuc.lowering.aten_to_tosa.formula import Number
-from npuc.lowering.aten_to_tosa.operands import is_scalar, requantized
-from npuc.lowering.aten_to_tosa.unary import real_constant
+from npuc.lowering.aten_to_tosa.operands import is_scalar, requantized, terms
+from npuc.lowering.aten_to_tosa.quotient import integer_quotient
+from npuc.lowering.aten_to_tosa.unary import narrowed, real_constant
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -60,13 +61,38 @@ def mul_u55(b: TosaBuilder, x: Value, y: Value) -> Value:
 
 @lowers("aten.div.Tensor", target="ethos-u55")
 def div_u55(b: TosaBuilder, x: Value, y: Value, *, rounding_mode: str | None = None) -> Value:
-    """div -> as elsewhere; by a constant along one axis: 1x1 DEPTHWISE_CONV2D."""
+    """div -> as elsewhere; by a constant along one axis: 1x1 DEPTHWISE_CONV2D; of integers: by a
+    reciprocal, because the chip has no INTDIV."""
+    if b.out[0].quant is None:
+        return _of_integers(b, x, y, rounding_mode or "trunc", 0)
     vector = Vector.of(b, x, y) if rounding_mode is None else None
     if vector is not None and np.all(vector.values):
         found = vector.affine(b, 1 / vector.values, None)
         if found is not None:
             return found
     return divide.div(b, x, y, rounding_mode=rounding_mode)
+
+
+@lowers("aten.remainder.Tensor", target="ethos-u55")
+def remainder_u55(b: TosaBuilder, x: Value, y: Value) -> Value:
+    """remainder -> as elsewhere; of integers: by a reciprocal instead of INTDIV."""
+    quantized = b.out[0].quant is not None
+    return divide.remainder(b, x, y) if quantized else _of_integers(b, x, y, "floor", 1)
+
+
+@lowers("aten.fmod.Tensor", target="ethos-u55")
+def fmod_u55(b: TosaBuilder, x: Value, y: Value) -> Value:
+    """fmod -> as elsewhere; of integers: by a reciprocal instead of INTDIV."""
+    quantized = b.out[0].quant is not None
+    return divide.fmod(b, x, y) if quantized else _of_integers(b, x, y, "trunc", 1)
+
+
+def _of_integers(b: TosaBuilder, x: Value, y: Value, mode: str, part: int) -> Value:
+    """Quotient (part 0) or remainder (1) of integers."""
+    dtype = b.out[0].dtype
+    b.require(dtype.is_integer, f"{b.limits.name} divides integers only, not {dtype.name}")
+    left, right = terms(b, x, y, dtype=DType.INT32)
+    return narrowed(integer_quotient(left, right, mode)[part], dtype)
 
 
 @lowers("aten.prelu", target="ethos-u55")

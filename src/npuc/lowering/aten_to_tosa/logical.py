@@ -6,6 +6,7 @@ from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
 from npuc.lowering.aten_to_tosa.operands import promoted, terms
+from npuc.lowering.aten_to_tosa.unary import narrowed
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -87,38 +88,56 @@ def bitwise_not(b: TosaBuilder, x: Value) -> Value:
 @lowers("aten.bitwise_left_shift.Tensor")
 def bitwise_left_shift(b: TosaBuilder, x: Value, y: Value) -> Value:
     """bitwise_left_shift -> LOGICAL_LEFT_SHIFT. The shift must be within 0 and the width - 1."""
-    left, right = _shift_operands(b, x, y)
+    _check_shift(b, y)
+    left, right = terms(b, x, y, dtype=b.out[0].dtype)
     return left._binary("LOGICAL_LEFT_SHIFT", left, right).value
+
+
+@lowers("aten.bitwise_left_shift.Tensor", target="ethos-u55")
+def bitwise_left_shift_u55(b: TosaBuilder, x: Value, y: Value) -> Value:
+    """bitwise_left_shift -> LOGICAL_LEFT_SHIFT of INT32, the chip has no other."""
+    _check_shift(b, y)
+    left, right = terms(b, x, y, dtype=DType.INT32)
+    return narrowed(left._binary("LOGICAL_LEFT_SHIFT", left, right), b.out[0].dtype)
 
 
 @lowers("aten.bitwise_right_shift.Tensor")
 def bitwise_right_shift(b: TosaBuilder, x: Value, y: Value) -> Value:
     """bitwise_right_shift -> ARITHMETIC_RIGHT_SHIFT without rounding."""
-    left, right = _shift_operands(b, x, y)
-    return b.ARITHMETIC_RIGHT_SHIFT(left.value, right.value, round=False)  # type: ignore[no-any-return]
+    _check_shift(b, y)
+    left, right = terms(b, x, y, dtype=b.out[0].dtype)
+    return _shifted(left, right, rounded=False)
 
 
 @lowers("aten.bitwise_right_shift.Tensor", target="ethos-u55")
 def bitwise_right_shift_u55(b: TosaBuilder, x: Value, y: Value) -> Value:
-    """x >> c -> (x - 2**(c-1)) shifted with rounding: this chip always rounds."""
+    """x >> s -> (2x - 2**s) shifted by s + 1 in INT32: this chip always rounds.
+
+    INT32 has no bit to spare for 2x; by a constant x - 2**(s-1) is shifted instead.
+    """
+    _check_shift(b, y)
+    out = b.out[0]
+    left, right = terms(b, x, y, dtype=DType.INT32)
+    if out.dtype is not DType.INT32:
+        power = right._binary("LOGICAL_LEFT_SHIFT", 1, right)
+        shifted = _shifted(left + left - power, right + 1, rounded=True)
+        return b.rescale(shifted, 1.0, out.dtype)
     b.require(
-        x.type.dtype is DType.INT32 and y.is_const and y.array.size == 1,
-        "shifts of INT32 by a constant only: this chip's right shift rounds",
+        y.is_const and y.array.size == 1,
+        "a right shift of INT32 by anything but a number: this chip's shift rounds",
     )
     bits = int(y.array.flat[0])
     if bits == 0:
-        return x
-    rank = b.out[0].rank
-    half = b.scalar(1 << (bits - 1), DType.INT32, rank)
-    shifted = b.SUB(b.match_rank(x, rank), half)
-    return b.ARITHMETIC_RIGHT_SHIFT(  # type: ignore[no-any-return]
-        shifted, b.scalar(bits, DType.INT32, rank), round=True
-    )
+        return left.value
+    return _shifted(left - (1 << (bits - 1)), right, rounded=True)
 
 
-def _shift_operands(b: TosaBuilder, x: Value, y: Value) -> tuple[Term, Term]:
-    left, right = terms(b, x, y, dtype=b.out[0].dtype)
-    if y.is_const and y.array.size:
-        low, high, bits = int(y.array.min()), int(y.array.max()), b.out[0].dtype.bits
-        b.require(low >= 0 and high < bits, f"shift by {low}..{high} of {bits}-bit values")
-    return left, right
+def _shifted(x: Term, by: Term, rounded: bool) -> Value:
+    return x.b.ARITHMETIC_RIGHT_SHIFT(x.value, by.value, round=rounded)  # type: ignore[no-any-return]
+
+
+def _check_shift(b: TosaBuilder, y: Value) -> None:
+    if not y.is_const or not y.array.size:
+        return
+    low, high, bits = int(y.array.min()), int(y.array.max()), b.out[0].dtype.bits
+    b.require(low >= 0 and high < bits, f"shift by {low}..{high} of {bits}-bit values")

@@ -9,7 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from npuc.ir import DType, TensorType, Value
-from npuc.lowering.aten_to_tosa.fixed_point import has_int16_table, reciprocal, shifted_right
+from npuc.lowering.aten_to_tosa.fixed_point import (
+    has_int16_table,
+    multiply,
+    precise_reciprocal,
+    reciprocal,
+    shifted_right,
+)
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.operands import as_quantized, broadcast_rank, steps
 from npuc.lowering.aten_to_tosa.rounding import shift_right
@@ -99,6 +105,37 @@ def whole_quotient(b: TosaBuilder, x: Value, y: Value, mode: str) -> tuple[Term,
     whole = whole - _indicator(-NEAR - left) + _indicator(left - scaled(divisor) + (NEAR + 1))
     left = dividend - scaled(whole * divisor)
     return (whole * negated if mode == "trunc" else whole), left * sign
+
+
+def integer_quotient(x: Term, y: Term, mode: str) -> tuple[Term, Term]:
+    """(x / y rounded down or towards zero, the remainder) of INT32 terms without INTDIV.
+
+    The reciprocal has 30 bits: a first estimate, taken a little too small so that no product
+    overflows, a second one of what it leaves over, and a correction by one. A divisor of zero
+    counts as one.
+    """
+    b = x.b
+    dividend, divisor = x.abs(), y.abs().maximum(1)
+    inverse, n = precise_reciprocal(b, divisor.value)
+    back = (30 - Term(b, n)).value
+    half = Term(b, shifted_right(b, divisor.value, divisor.like(1).value))
+
+    def estimate(left: Term) -> Term:
+        product = multiply(b, (left - half).value, inverse, 30)
+        return Term(b, shifted_right(b, product, back))  # rounded: half a divisor less, down
+
+    whole = (estimate(dividend) - 4).maximum(0)
+    left = dividend - whole * divisor
+    more = estimate(left)
+    left = left - more * divisor
+    one = _indicator(left.maximum(-1) - divisor + 1) - _indicator(-left)
+    whole, left = whole + more + one, left - one * divisor
+    negative = _sign(x) * _sign(y)
+    if mode == "trunc":
+        return whole * negative, left * _sign(x)
+    down = _indicator(left) * _indicator(-negative)  # 1 where a remainder has to be made up
+    left = (left * _sign(x)) + down * y
+    return whole * negative - down, left
 
 
 def _sign(x: Term) -> Term:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from npuc.errors import Unsupported
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Term, in_fp32
 from npuc.lowering.aten_to_tosa.table import Function, tabulate
@@ -102,4 +103,19 @@ def real_constant(value: Value) -> np.ndarray:
 def in_int32(b: TosaBuilder, formula: Callable[..., Term], *values: Value) -> Value:
     """`formula` of integers, computed in INT32; the result is of the op's type."""
     terms = [Term(b, v).cast(DType.INT32) for v in values]
-    return formula(*terms).cast(b.out[0].dtype).value
+    return narrowed(formula(*terms), b.out[0].dtype)
+
+
+def narrowed(x: Term, dtype: DType) -> Value:
+    """An INT32 or float term as another type; integers wrap, as PyTorch's do.
+
+    Ethos-U55 has no CAST to fewer bits: there the value is shifted up and down again.
+    """
+    try:
+        return x.cast(dtype).value
+    except Unsupported:
+        if x.dtype is not DType.INT32 or not dtype.is_integer:
+            raise
+    bits = x.like(32 - dtype.bits).value
+    high = x.b.LOGICAL_LEFT_SHIFT(x.value, bits)
+    return x.b.rescale(x.b.ARITHMETIC_RIGHT_SHIFT(high, bits, round=True), 1.0, dtype)
