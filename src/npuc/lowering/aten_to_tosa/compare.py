@@ -53,7 +53,8 @@ def compare(b: TosaBuilder, x: Value, y: Value) -> Value:
     if dtype is not DType.INT32:  # exact in FP32
         return emit(name, *terms(b, x, y, dtype=DType.FP32)).value
     x, y = converted(b, x, DType.INT32), converted(b, y, DType.INT32)
-    return compared(*same_rank(b, x, y), lambda left, right: emit(name, left, right)).value
+    left, right = same_rank(b, x, y)
+    return compared(left, right, lambda a, c: emit(name, a, c)).value
 
 
 def emit(name: str, x: Term, y: Term) -> Condition:
