@@ -195,8 +195,11 @@ class _Job:
 
     def lower(self, graph: Graph) -> Any:
         """The lowered graph with a verdict per op."""
+        from npuc.frontend.symbolic import refuse_open_sizes
         from npuc.lowering.lower import lower
 
+        if "EXT-SHAPE" not in getattr(self.target.limits, "extensions", ()):
+            refuse_open_sizes(graph, self.target.name)
         with self.stage("lower"):
             lowered = lower(graph, self.target.limits, self.target.families)
         self.types = {name: v.type for name, (v, _) in lowered.graph.origins.items()}

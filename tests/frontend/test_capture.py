@@ -60,6 +60,16 @@ def test_outputs_keep_their_structure():
         assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
     assert len(program.results) == 5, "a value in two slots is there twice, numbers are not there"
     assert program.output_names[:2] == ["0_sum", "0_same"]
+    assert len(set(program.output_names)) == 5
+
+
+def test_output_names_are_those_of_the_values():
+    def forward(x):
+        z = torch.tanh(x)
+        return z, z, x
+
+    program = captured(forward, random(3))
+    assert program.output_names == ["tanh", "tanh_1", "args_0"]
 
 
 @pytest.mark.parametrize(

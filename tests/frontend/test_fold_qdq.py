@@ -12,7 +12,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from npuc.errors import Unsupported
+from npuc.frontend.canonicalize import canonicalize
+from npuc.frontend.capture import capture
 from npuc.frontend.fold_qdq import fold_qdq
+from npuc.frontend.import_fx import import_fx
 from npuc.ir import DType, Graph, Op, Quant
 from tests.frontend.evaluate_aten import evaluate, real
 from tests.frontend.models import imported, kinds, random
@@ -300,6 +303,41 @@ def test_per_channel_weights_may_be_transposed():
     assert explicit(graph) == []
     weight = op_of(graph, "linear").operands[1]
     assert (weight.type.shape, weight.type.quant.axis) == ((5, 6), 0)
+
+
+# states --------------------------------------------------------------------------------------
+
+
+class Cache(nn.Module):
+    """A buffer that is written at one place and read quantized; `leak` returns it as it is."""
+
+    def __init__(self, leak: bool = False) -> None:
+        super().__init__()
+        self.register_buffer("rows", random(4, 6, seed=9))
+        self.leak = leak
+
+    def forward(self, x):
+        self.rows[1:2] = fake(x, A).tanh()
+        y = fake(fake(self.rows, C) * 2.0, B)
+        return (y, self.rows + 0) if self.leak else y
+
+
+@pytest.mark.parametrize("leak", [False, True])
+def test_a_state_has_one_type_at_both_ends(leak):
+    x = random(1, 6)
+    program = capture(Cache(leak), (x,))
+    graph = fold_qdq(canonicalize(import_fx(program)), states=program.state_pairs)
+    ((result, place),) = program.state_pairs
+    assert graph.outputs[result].type == graph.inputs[place].type
+    assert graph.inputs[place].type.quant == (None if leak else Quant(*C))
+    eager, state = Cache(leak), program.initial_state()
+    for seed in range(3):
+        x = random(1, 6, seed=seed)
+        got = evaluate(graph, [x, *state])
+        want = eager(x.clone())
+        want = want[0] if leak else want
+        torch.testing.assert_close(real(graph.outputs[0], got[0]), want, atol=1e-6, rtol=1e-6)
+        state = [real(graph.outputs[result], got[result])]
 
 
 # control flow --------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ class _Draft:
         for cell, name in zip(self.user, _leaf_names(out_spec), strict=True):
             value = self.copy.value(cell.node) if isinstance(cell, Cell) else cell
             if isinstance(cell, Cell) and not _is_number(value):
-                outputs.append(Output(name, len(returned)))
+                outputs.append(Output(name or self.copy.read(cell).name, len(returned)))
                 returned.append(cell)
             else:
                 outputs.append(Output(name, None, value))

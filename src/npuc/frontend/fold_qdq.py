@@ -27,6 +27,7 @@ from npuc.frontend.quantized_demand import (
     Stored,
     common_form,
     find_demand,
+    find_state_forms,
     is_real,
     is_selection,
     stored,
@@ -40,19 +41,26 @@ _CONVERSIONS = ("aten.to",)
 _QDQ = (QUANTIZE, DEQUANTIZE, ASSUME)
 
 
-def fold_qdq(graph: Graph, keep_boundary: bool = False) -> Graph:
+def fold_qdq(
+    graph: Graph, keep_boundary: bool = False, states: Sequence[tuple[int, int]] = ()
+) -> Graph:
     """`graph` (canonical) with quantized types in place of q/dq pairs; itself where it has none.
 
     A graph input that is only read quantized, in one form, takes that form; an output that is
     dequantized last is the quantized value. With `keep_boundary` inputs and outputs stay of the
-    program's own types. Raises Unsupported for an integer input that is read both as numbers and
-    as quantized values.
+    program's own types. `states` are pairs of an output and the input that it feeds in the next
+    run: both get the same type. Raises Unsupported for an integer input that is read both as
+    numbers and as quantized values.
     """
     if not any(op.kind in _QDQ for op in graph.walk()):
         return graph
-    fold = _Fold(graph, [None] * len(graph.inputs), [], keep_boundary)
+    outputs: list[Stored | None] = []
+    if states and not keep_boundary:
+        outputs = find_state_forms(graph, states)
+    fold = _Fold(graph, [None] * len(graph.inputs), outputs, keep_boundary)
     fold.run()
-    return fold.finish([keep_boundary] * len(graph.outputs))
+    float_states = {result for result, _ in states if not outputs or outputs[result] is None}
+    return fold.finish([keep_boundary or i in float_states for i in range(len(graph.outputs))])
 
 
 class _Fold(Versions):

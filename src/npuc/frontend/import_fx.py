@@ -26,6 +26,12 @@ REPEATED_BYTES = 2**16
 _SIZES = ("aten.sym_size", "aten.sym_numel", "aten.sym_stride", "aten.sym_storage_offset")
 #: ops whose index tensors may be constant masks
 _MASKED = ("aten.index.Tensor", "aten._unsafe_index.Tensor", "aten.index_put")
+_QDQ = (
+    "quantized_decomposed.quantize_per_",
+    "quantized_decomposed.dequantize_per_",
+    "torchao.quantize_affine",
+    "torchao.dequantize_affine",
+)
 _PARTS = {"aten.real": 0, "aten.imag": 1}
 _MISSING = object()
 
@@ -175,8 +181,11 @@ class _Importer:
         args = [self._argument(a) for a in args]
         kwargs = {k: self._argument(v) for k, v in kwargs.items()}
         operands, attrs = pack(args, kwargs)
+        if value is _MISSING and kind.startswith(_QDQ):
+            type = TensorType(_qdq_dtype(kind, args, kwargs), args[0].type.shape)
+            return self.builder.emit(kind, operands, attrs, (type,))[0]
         if value is _MISSING:
-            value = _infer(kind, target, args, kwargs)
+            value = target(*map(_meta, args), **{k: _meta(v) for k, v in kwargs.items()})
         if isinstance(value, torch.Tensor) and value.dtype.is_complex:
             return self._complex(kind, operands, attrs, value)
         if not isinstance(value, (torch.Tensor, tuple, list)):
@@ -357,16 +366,12 @@ def _number(target: Any, value: Any, args: Any, kwargs: Any) -> Any:
     return target(*args, **kwargs)
 
 
-def _infer(kind: str, target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """The result without data of a node that has no meta["val"] (those of torchao's convert)."""
-    meta = [_meta(a) for a in args]
-    if ".quantize_" in kind or ".dequantize_" in kind:
-        name = "dtype" if ".quantize_" in kind else "out_dtype"
-        dtype = kwargs.get(name) or next((a for a in args[1:] if isinstance(a, DType)), None)
-        if ".dequantize_" in kind:
-            dtype = kwargs.get(name) or DType.FP32
-        return torch.empty_like(meta[0], dtype=torch_dtype(dtype or DType.INT8))
-    return target(*meta, **{k: _meta(v) for k, v in kwargs.items()})
+def _qdq_dtype(kind: str, args: Sequence[Any], kwargs: dict[str, Any]) -> DType:
+    """Element type of the result of a quantize or dequantize (torchao's convert leaves them
+    without meta["val"])."""
+    if ".dequantize_" in kind:
+        return kwargs.get("out_dtype") or DType.FP32
+    return next((a for a in args[1:] if isinstance(a, DType)), DType.INT8)
 
 
 def _meta(argument: Any) -> Any:

@@ -24,7 +24,8 @@ def import_model(program: Program, known_kinds: Set[str], keep_boundary: bool = 
     from npuc.frontend.import_fx import import_fx
 
     prepare(program, known_kinds)
-    return fold_qdq(canonicalize(import_fx(program)), keep_boundary)
+    graph = canonicalize(import_fx(program))
+    return fold_qdq(graph, keep_boundary, program.state_pairs)
 
 
 def prepare(program: Program, known_kinds: Set[str]) -> None:

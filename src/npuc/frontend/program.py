@@ -89,7 +89,7 @@ class Program:
                 names[output.place] = output.name
         for state in self.states:
             names[state.result] = f"{state.name}_out"
-        return names
+        return _unique(names)
 
     @property
     def state_pairs(self) -> list[tuple[int, int]]:
@@ -183,6 +183,16 @@ class Program:
             raise BadInput(f"keyword inputs {', '.join(kwargs) or 'none'}",
                            why=f"{self.name} takes {', '.join(names) or 'none'}")  # fmt: skip
         return args, {n: kwargs[n] for n in names}
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """The names with a number behind those that were there before."""
+    seen: dict[str, int] = {}
+    unique = []
+    for name in names:
+        seen[name] = count = seen.get(name, -1) + 1
+        unique.append(f"{name}_{count}" if count else name)
+    return unique
 
 
 def is_args_and_kwargs(inputs: Any, names: Sequence[str]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -106,21 +106,46 @@ class Demand:
         self.wanted.setdefault(value, {})[form] = None
 
 
-def find_demand(graph: Graph, outputs: Sequence[Stored | None] = ()) -> Demand:
+def find_demand(
+    graph: Graph, outputs: Sequence[Stored | None] = (), open_outputs: Collection[int] = ()
+) -> Demand:
     """Walk the graph backward from its quantize ops.
 
-    `outputs`: the form in which an output is taken (None, or no entry: as it is).
+    `outputs`: the form in which an output is taken (None, or no entry: as it is). The outputs
+    `open_outputs` ask for nothing.
     """
     demand = Demand()
     for index, value in enumerate(graph.outputs):
         form = outputs[index] if index < len(outputs) else None
         if form is not None:
             demand.want(value, form)
-        else:
+        elif index not in open_outputs:
             demand.leaks.add(value)
     for op in reversed(graph.ops):
         _visit(demand, op)
     return demand
+
+
+def find_state_forms(graph: Graph, states: Sequence[tuple[int, int]]) -> list[Stored | None]:
+    """The form of each output that feeds an input (pairs of output and input) in the next run.
+
+    A state that is only read quantized, in one form, is kept in that form: its quantize then
+    stands where the value is stored, not where it is read, which is the same value.
+    """
+    wanted: list[Stored | None] = [None] * len(graph.outputs)
+    demand = find_demand(graph, wanted, [result for result, _ in states])
+    forms = {pair: common_form(demand.forms(graph.inputs[pair[1]])) for pair in states}
+    while True:
+        for (result, _), form in forms.items():
+            wanted[result] = form
+        demand = find_demand(graph, wanted)
+        kept = {
+            pair: form if common_form(demand.forms(graph.inputs[pair[1]])) == form else None
+            for pair, form in forms.items()
+        }
+        if kept == forms:
+            return wanted
+        forms = kept
 
 
 def _visit(demand: Demand, op: Op) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from npuc.ir import Dim, SymDim
+from npuc.errors import Reason, Unsupported
+from npuc.ir import Dim, Graph, SymDim
 
 #: torch.export's "no upper bound" is an integer near this one
 _UNBOUNDED = 2**31
@@ -63,6 +64,23 @@ def _finite(bound: Any, default: int | None) -> int | None:
     except (TypeError, ValueError, OverflowError):
         return default
     return value if abs(value) < _UNBOUNDED else default
+
+
+def refuse_open_sizes(graph: Graph, target: str) -> None:
+    """Raise Unsupported for inputs with sizes that are known only at run time."""
+    reasons = [
+        Reason(
+            f"input {value.name}",
+            "",
+            f"its shape {value.type.shape} has sizes that are known only at run time, {target} "
+            "takes fixed ones",
+            "compile without dynamic_shapes, once per size",
+        )
+        for value in graph.inputs
+        if not value.type.is_static
+    ]
+    if reasons:
+        raise Unsupported(reasons)
 
 
 def bounds_of(gm: GraphModule) -> dict[str, tuple[int, int | None]]:
