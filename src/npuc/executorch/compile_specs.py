@@ -78,12 +78,12 @@ class ArmCompileSpec:
         return self.pipeline_config
 
     def set_output_order_workaround(self: Spec, output_order_workaround: bool) -> Spec:
-        """Order the outputs of a delegate by their names in place of the program's order."""
+        """Kept for scripts that set it: outputs have the program's order in any case."""
         self.output_order_workaround = bool(output_order_workaround)
         return self
 
     def get_output_order_workaround(self) -> bool:
-        """Whether outputs are ordered by name."""
+        """What `set_output_order_workaround` was given."""
         return self.output_order_workaround
 
     def get_intermediate_path(self) -> str | None:

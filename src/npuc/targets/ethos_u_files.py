@@ -46,7 +46,7 @@ def executorch_payload(result: VelaResult, ports: Sequence[Port] = ()) -> bytes:
         ("outputs", _pack_tensors(result.outputs)),
         (_LAST, b""),
     )
-    return b"".join(_pack_block(name, data) for name, data in blocks)
+    return b"".join(pack_block(name, data) for name, data in blocks)
 
 
 def _with_dropped(
@@ -70,7 +70,7 @@ def _with_dropped(
 
 def parse_payload(payload: bytes) -> Payload:
     """The parts of a payload. Raises BadInput when a block is missing or cut."""
-    blocks = _read_blocks(payload)
+    blocks = read_blocks(payload)
     for name in ("cmd_data", "weight_data", "scratch_size", "inputs", "outputs"):
         if name not in blocks:
             raise BadInput("not an Ethos-U payload", why=f"block {name!r} is missing")
@@ -137,9 +137,10 @@ def _quantization(tensor: VelaTensor) -> dict[str, Any]:
     }
 
 
-def _pack_block(name: str, data: bytes) -> bytes:
+def pack_block(name: str, data: bytes, external: bool = False) -> bytes:
+    """One block. An external one holds the key under which its data is stored elsewhere."""
     padding = bytes(-len(data) % 16)
-    return _HEADER.pack(name.encode(), len(data), 0) + data + padding
+    return _HEADER.pack(name.encode(), len(data), external) + data + padding
 
 
 def _pack_tensors(tensors: tuple[VelaTensor, ...]) -> bytes:
@@ -155,8 +156,8 @@ def _unpack_tensors(name: str, data: bytes) -> tuple[VelaTensor, ...]:
     return tuple(VelaTensor(tuple(r[:6]), r[6], r[7], r[8]) for r in records)
 
 
-def _read_blocks(payload: bytes) -> dict[str, bytes]:
-    """Name -> data of every block up to the end mark."""
+def read_blocks(payload: bytes) -> dict[str, bytes]:
+    """Name -> data of every block up to the end mark. Raises BadInput for a damaged payload."""
     blocks: dict[str, bytes] = {}
     position = 0
     while position + _HEADER.size <= len(payload):

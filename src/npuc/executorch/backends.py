@@ -1,0 +1,135 @@
+"""The backends that ExecuTorch hands partitions to; importing this imports `executorch.exir`.
+
+Their names are those under which the C++ runtimes are registered, and what they return is what
+these read: a VGF file, the blocks of an Ethos-U payload, or a TOSA file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
+
+from npuc.errors import BadInput, NpucError
+from npuc.executorch.compile_specs import (
+    ArmCompileSpec,
+    EthosUCompileSpec,
+    TosaCompileSpec,
+    VgfCompileSpec,
+)
+from npuc.executorch.debug_files import write_artifacts, write_failure
+from npuc.executorch.edge_program import whole_of
+from npuc.executorch.lower_delegate import Delegate, finish_delegate, lower_delegate
+from npuc.executorch.pte import VGF_VERSION
+from npuc.ir import Graph
+
+
+class TOSABackend(BackendDetails):  # type: ignore[misc]
+    """TOSA flatbuffers. No runtime executes them: they are for inspection and other compilers."""
+
+    @staticmethod
+    def preprocess(edge_program: Any, compile_specs: list[Any]) -> PreprocessResult:
+        """The TOSA file of `edge_program`. Raises Unsupported, or BadInput for a wrong spec."""
+        spec = TosaCompileSpec.from_list(compile_specs)
+        return _result(*_compile(edge_program, spec))
+
+    @staticmethod
+    def filter_tosa_compile_specs(compile_spec: ArmCompileSpec) -> TosaCompileSpec:
+        """The TOSA part of a hardware backend's spec."""
+        return compile_spec.tosa_part()
+
+
+class EthosUBackend(BackendDetails):  # type: ignore[misc]
+    """Command streams of Vela for Ethos-U."""
+
+    @staticmethod
+    def preprocess(edge_program: Any, compile_specs: list[Any]) -> PreprocessResult:
+        """The payload of `edge_program`. Raises Unsupported, BadInput, ToolMissing or NpucError."""
+        spec = EthosUCompileSpec.from_list(compile_specs)
+        handles, data = _compile(edge_program, spec)
+        placements = spec.external_block_placements
+        if placements is None or not placements.to_block_placements():
+            return _result(handles, data)
+        from executorch.exir._serialize._named_data_store import NamedDataStore
+
+        from npuc.executorch.external_blocks import ALIGNMENT, externalize
+
+        tags = placements.to_block_placements()
+        store = NamedDataStore()
+        for name, tag in tags.items():
+            data, moved = externalize(data, {name: tag})
+            for key, block in moved.items():
+                store.add_named_data(key, block, ALIGNMENT, external_tag=tag)
+        return _result(handles, data, store.get_named_data_store_output())
+
+
+class VgfBackend(BackendDetails):  # type: ignore[misc]
+    """VGF files for Vulkan ML."""
+
+    @staticmethod
+    def preprocess(edge_program: Any, compile_specs: list[Any]) -> PreprocessResult:
+        """The VGF file of `edge_program`, marked as a version that ExecuTorch 1.4.1 reads.
+
+        Raises Unsupported, BadInput, ToolMissing or NpucError.
+        """
+        from npuc.targets.vgf import mark_version
+
+        spec = VgfCompileSpec.from_list(compile_specs)
+        handles, data = _compile(edge_program, spec)
+        return _result(handles, mark_version(data, VGF_VERSION))
+
+
+def check_registered(backend: type) -> None:
+    """Raise BadInput when ExecuTorch knows another backend of the same name.
+
+    It looks backends up by the name of their class: which of two it takes is undefined.
+    """
+    others = [
+        f"{c.__module__}.{c.__name__}"
+        for c in BackendDetails.__subclasses__()
+        if c.__name__ == backend.__name__ and c is not backend
+    ]
+    if others:
+        raise BadInput(
+            f"two backends are called {backend.__name__}",
+            why=f"{others[0]} is imported beside npuc's",
+            hint="import from npuc.executorch only, in a fresh process",
+        )
+
+
+def _compile(edge_program: Any, spec: ArmCompileSpec) -> tuple[dict[int, tuple[int, ...]], bytes]:
+    """Debug handles per op, and the target's file; writes what the spec wants written."""
+    target, tag = spec.target(), _tag_of(edge_program)
+    graphs: dict[str, Graph] = {}
+    try:
+        delegate = lower_delegate(whole_of(edge_program, tag), target)
+        graphs = {"imported": delegate.imported, "lowered": delegate.lowered.graph}
+        graph, artifact = finish_delegate(delegate, target)
+    except NpucError as error:
+        write_failure(spec, tag, error, graphs)
+        raise
+    write_artifacts(spec, tag, delegate, graph, artifact)
+    return _handles(edge_program, delegate, graph), artifact.data
+
+
+def _tag_of(edge_program: Any) -> str:
+    """The delegation tag of a partition: that of its nodes."""
+    tags = (n.meta.get("delegation_tag") for n in edge_program.graph.nodes)
+    return next((t for t in tags if t), "whole")
+
+
+def _handles(edge_program: Any, delegate: Delegate, graph: Graph) -> dict[int, tuple[int, ...]]:
+    """Number of each op of the artifact -> ExecuTorch's debug handle of its node."""
+    known = {n.name: n.meta.get("debug_handle") for n in edge_program.graph.nodes}
+    found = {}
+    for number, op in enumerate(o for o in graph.walk() if o.kind != "const"):
+        handle = known.get(delegate.nodes.get(op.loc.name, op.loc.name))
+        if handle is not None:
+            found[number] = handle if isinstance(handle, tuple) else (handle,)
+    return found
+
+
+def _result(
+    handles: dict[int, tuple[int, ...]], data: bytes, store: Any = None
+) -> PreprocessResult:
+    return PreprocessResult(processed_bytes=data, debug_handle_map=handles, data_store_output=store)

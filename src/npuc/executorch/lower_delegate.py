@@ -1,0 +1,83 @@
+"""Lowers a part of a program that becomes one delegate, with the boundary ExecuTorch sees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from npuc.errors import Reason, Unsupported
+from npuc.executorch.edge_program import ORIGIN, Part, order_of
+from npuc.frontend.torch_arrays import dtype_of
+from npuc.ir import Graph, TensorType
+from npuc.lowering.lower import Lowered, lower
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+    from npuc.targets.target import Artifact, Target
+
+
+@dataclass
+class Delegate:
+    """One partition: the imported graph, what it was lowered to, and how nodes map to ops.
+
+    nodes: name in the program's graph -> name of the node of the edge program.
+    """
+
+    part: Part
+    imported: Graph
+    lowered: Lowered
+    nodes: dict[str, str]
+
+
+def lower_delegate(part: Part, target: Target) -> Delegate:
+    """Import and lower `part`; refused ops are in `lowered.reasons`.
+
+    Raises Unsupported for what cannot be imported.
+    """
+    from npuc.frontend.import_model import import_model
+    from npuc.lowering.registry import known_kinds
+
+    program = part.program
+    imported = import_model(program, known_kinds(target.dialect), keep_boundary=True)
+    lowered = lower(imported, target.limits, target.families)
+    nodes = {n.name: n.meta.get(ORIGIN, n.name) for n in program.graph_module.graph.nodes}
+    return Delegate(part, imported, lowered, nodes)
+
+
+def finish_delegate(delegate: Delegate, target: Target) -> tuple[Graph, Artifact]:
+    """The optimized graph and the target's file.
+
+    Tensors cross the boundary as they lie in ExecuTorch's memory: a channels-last one has its
+    channels last in the artifact. Raises Unsupported for what was refused.
+    """
+    from npuc.passes.pipeline import run_passes
+    from npuc.passes.set_io_layout import set_io_orders
+
+    reasons = [*delegate.lowered.reasons, *boundary_reasons(delegate)]
+    if reasons:
+        raise Unsupported(reasons)
+    inputs = [order_of(n.meta["val"]) for n in delegate.part.inputs]
+    outputs = [order_of(n.meta["val"]) for n in delegate.part.outputs]
+    graph = set_io_orders(delegate.lowered.graph, inputs, outputs, target.limits)
+    graph = run_passes(graph, target.passes, target.limits)
+    return graph, target.finish(graph, target)
+
+
+def boundary_reasons(delegate: Delegate) -> list[Reason]:
+    """Why a tensor cannot cross the boundary: the target stores it as another type."""
+    part, graph = delegate.part, delegate.lowered.graph
+    found = []
+    for nodes, values in ((part.inputs, graph.inputs), (part.outputs, graph.outputs)):
+        for node, value in zip(nodes, values, strict=True):
+            why = _boundary_reason(node, value.type)
+            if why:
+                found.append(Reason(node.name, "", why, "cast it on the host", node.name))
+    return found
+
+
+def _boundary_reason(node: Node, carried: TensorType) -> str:
+    dtype = dtype_of(node.meta["val"].dtype)
+    if dtype.numpy == carried.dtype.numpy:
+        return ""
+    return f"it is {dtype.name} on the host, the target carries it as {carried.dtype.name}"
