@@ -81,9 +81,16 @@ def test_index_put(form, const, accumulate):
             vela(graph, chip.name)
 
 
-def test_index_put_keeps_the_last_of_equal_constant_indices():
-    args = (given(floats(5, 3)), [constant(np.array([2, 1, 2]))], given(floats(3, 3)), False)
-    check_op("aten.index_put", args, put)
+@pytest.mark.parametrize("const", [True, False])
+@pytest.mark.parametrize("limits", [TOSA_FP, TOSA_INT, U85, U55], ids=lambda t: t.name)
+def test_index_put_keeps_the_last_of_equal_indices(const, limits):
+    x, values = floats(5, 3), floats(4, 3)
+    q = quant_for(np.concatenate([x, values])) if limits is not TOSA_FP else None
+    place = constant if const else given
+    args = (given(x, quant=q), [place(np.array([2, 1, 2, -3]))], given(values, quant=q), False)
+    graph = check_op("aten.index_put", args, put, out_quant=q, limits=limits, steps=0)
+    if limits in (U85, U55):
+        vela(graph, limits.name)
 
 
 @pytest.mark.parametrize("const", [True, False])
@@ -100,6 +107,8 @@ def test_index_put_by_a_mask():
     mask = given(R.random((4, 3)) > 0.5)
     check_op("aten.index_put", (given(floats(4, 3)), [mask], given(floats()), False), put)
     check_op("aten.index_put", (given(floats(4, 3, 2)), [mask], given(floats(2)), False), put)
+    behind = (given(floats(2, 4, 3)), [None, mask], given(floats()), False)
+    check_op("aten.index_put", behind, put)
     q = Quant(0.05, 1)
     args = (given(floats(4, 3), quant=q), [mask], constant(np.array(0.5), quant=q), False)
     vela(check_op("aten.index_put", args, put, out_quant=q, limits=U85, steps=0), U85.name)

@@ -14,10 +14,11 @@ from npuc.lowering.aten_to_tosa.index import NO_GATHER
 from npuc.lowering.aten_to_tosa.joint_index import joint_index
 from npuc.lowering.aten_to_tosa.rows import affine, reshaped_index, spread_index
 from npuc.lowering.aten_to_tosa.slice import placed
-from npuc.lowering.aten_to_tosa.take import MAX_PIECES, needs, split, take, tiled
+from npuc.lowering.aten_to_tosa.take import MAX_PIECES, cut, join, needs, split, take, tiled
 from npuc.lowering.aten_to_tosa.write_rows import (
     Write,
     added_rows,
+    apart_from_repeats,
     replaced_rows,
     replaced_rows_by_mask,
 )
@@ -77,16 +78,16 @@ def _masked(
     b.require(not accumulate, "a boolean mask with accumulate")
     (dim, mask), rank = places[0], x.type.rank
     behind = rank - dim - mask.type.rank
-    chosen = values.type.ints[: max(values.type.rank - behind, 0)]
+    value = b.match_rank(values, max(dim + 1 + behind, values.type.rank))
     b.require(
-        dim == 0 and math.prod(chosen) == 1,
+        value.type.ints[dim] == 1,
         f"values {values.type.shape} for a boolean mask: how many are used depends on the data",
         "give one value for all places, or use torch.where",
     )
-    mask = b.reshape(mask, mask.type.ints + (1,) * behind)
-    value = b.reshape(values, values.type.ints[len(chosen) :])
-    value = b.match_rank(_alike(b, value), rank)
-    y = b.SELECT(mask, value, _alike(b, x), quant=b.out[0].quant)
+    shape = value.type.ints
+    value = b.reshape(value, (*shape[:dim], *([1] * mask.type.rank), *shape[dim + 1 :]))
+    mask = b.reshape(mask, (*([1] * dim), *mask.type.ints, *([1] * behind)))
+    y = b.SELECT(mask, _alike(b, value), _alike(b, x), quant=b.out[0].quant)
     return settle(b, y, b.out[0])
 
 
@@ -99,8 +100,23 @@ def _written(
         unique = len(places) == index.array.size
         if unique or not accumulate:
             return _placed_rows(write, b, rows, places, last, src, accumulate)
-    picks = spread_index(b, index, (rows.type.ints[0], index.type.ints[1]))
-    return (added_rows if accumulate else write)(b, rows, picks, src)
+    if accumulate:
+        return added_rows(b, rows, _for_all(b, index, rows), src)
+    if index.type.ints[1] == 1 or write is not replaced_rows:
+        return write(b, rows, _for_all(b, index, rows), src)
+    # of two entries with the same index the last one stays, as in PyTorch on a CPU; SCATTER leaves
+    # that open, so the earlier ones go to rows that are cut off afterwards
+    size, count = rows.type.ints[1], index.type.ints[1]
+    index = apart_from_repeats(b, index, size)
+    spare = b.const(np.zeros((rows.type.ints[0], count, rows.type.ints[2])), rows.type.dtype)
+    longer = carried(b, lambda v, w: join(b, [v, w], 1), rows, spare)
+    y = write(b, longer, _for_all(b, index, rows), src)
+    return carried(b, lambda v: cut(b, v, 1, 0, size), y)
+
+
+def _for_all(b: TosaBuilder, index: Value, rows: Value) -> Value:
+    """The index [1, W] for each batch of the rows."""
+    return spread_index(b, index, (rows.type.ints[0], index.type.ints[1]))
 
 
 def _last_of_each(index: np.ndarray, size: int, b: TosaBuilder) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ FRACTION = 8
 
 
 def replaced_rows(b: TosaBuilder, rows: Value, indices: Value, src: Value) -> Value:
-    """SCATTER. Of two entries with the same index TOSA, as PyTorch, leaves open which one stays."""
+    """SCATTER; no two indices of a batch may be equal."""
     return carried(
         b, lambda v, w: b.SCATTER(v, indices, w, quant=v.type.quant), rows, src, by="SCATTER"
     )
@@ -39,16 +39,36 @@ def replaced_rows_by_mask(b: TosaBuilder, rows: Value, indices: Value, src: Valu
         f"{b.limits.name} has no SCATTER, and its products take INT8",
     )
     n, size, _ = rows.type.ints
-    mask = _mask_of_rows(b, indices, size)  # [N, K, W]
+    mask = _last_of_equal(b, _mask_of_rows(b, indices, size))  # [N, K, W]
     zero = b.const(np.zeros(1, np.int8))
     written = b.MATMUL(mask, src, zero, zero)
     ones = b.const(np.ones((n, mask.type.ints[2], 1), np.int8))
     hit = b.rescale(b.MATMUL(mask, ones, zero, zero), 1.0, DType.INT8)
-    flip = np.zeros(256, np.int8)
-    flip[:129] = 1
-    kept = b.TABLE(hit, b.const(flip), dtype=DType.INT8)
-    stay = b.MUL(rows, kept, zero)
+    stay = b.MUL(rows, _is_zero(b, hit), zero)
     return b.rescale(b.ADD(stay, written), 1.0, DType.INT8, quant=rows.type.quant)
+
+
+def _last_of_equal(b: TosaBuilder, mask: Value) -> Value:
+    """The mask [N, K, W] with the last 1 of each row only.
+
+    A convolution counts the ones behind each entry; a TABLE tells none from some.
+    """
+    n, size, width = mask.type.ints
+    if width == 1:
+        return mask
+    behind = np.triu(np.ones((width, width), np.int8), 1).reshape(width, 1, 1, width)
+    zero, bias = b.const(np.zeros(1, np.int8)), b.const(np.zeros(1, np.int32))
+    image = b.reshape(mask, (1, 1, n * size, width))
+    later = b.CONV2D(image, b.const(behind), bias, zero, zero, acc_type=DType.INT32)
+    last = b.MUL(image, _is_zero(b, b.rescale(later, 1.0, DType.INT8)), zero)
+    return b.reshape(b.rescale(last, 1.0, DType.INT8), (n, size, width))
+
+
+def _is_zero(b: TosaBuilder, count: Value) -> Value:
+    """1 where an INT8 count, which is not negative, is 0, else 0."""
+    table = np.zeros(256, np.int8)
+    table[128] = 1
+    return b.TABLE(count, b.const(table), dtype=DType.INT8)  # type: ignore[no-any-return]
 
 
 def _mask_of_rows(b: TosaBuilder, indices: Value, size: int) -> Value:
@@ -81,6 +101,22 @@ def added_rows(b: TosaBuilder, rows: Value, indices: Value | None, src: Value) -
     mask = b.reshape(mask, (n, size, width, 1))
     each = b.MUL(mask, b.reshape(src, (n, 1, width, channels)), b.const(np.zeros(1, np.int8)))
     return b.ADD(rows, b.reshape(b.REDUCE_SUM(each, axis=2), rows.type.ints))  # type: ignore[no-any-return]
+
+
+def apart_from_repeats(b: TosaBuilder, index: Value, size: int) -> Value:
+    """An index [1, W] of rows 0..size-1 in which no two entries are equal.
+
+    The last of equal entries stays; entry w before it becomes size + w.
+    """
+    width = index.type.ints[1]
+    dtype = DType.INT32 if "PRO-INT" in b.limits.profiles else DType.FP32
+    row = convert(b, index, dtype)
+    same = b.EQUAL(b.reshape(row, (1, width, 1)), b.reshape(row, (1, 1, width)))
+    later = b.const(np.triu(np.ones((1, width, width), bool), 1))
+    repeated = b.REDUCE_ANY(b.LOGICAL_AND(same, later), axis=2)
+    spare = b.const((size + np.arange(width)).astype(dtype.numpy).reshape(1, width), dtype)
+    picked = b.SELECT(b.reshape(repeated, (1, width)), spare, row)
+    return convert(b, picked, index.type.dtype)
 
 
 def _equal(b: TosaBuilder, indices: Value, size: int) -> Value:
