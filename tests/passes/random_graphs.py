@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from npuc.dialects.tosa import Limits
+from npuc.errors import Unsupported
 from npuc.execute.tosa import evaluate, evaluate_all
 from npuc.ir import DType, Graph, TensorType, Value
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -17,9 +19,9 @@ LIMITS = Limits(extensions=frozenset({"EXT-INT16", "EXT-CONTROLFLOW"}))
 class Maker:
     """Emits random ops on random earlier values of its builder."""
 
-    def __init__(self, seed: int, dtype: DType = DType.INT32) -> None:
+    def __init__(self, seed: int, dtype: DType = DType.INT32, limits: Limits = LIMITS) -> None:
         self.rng = np.random.default_rng(seed)
-        self.b = TosaBuilder(LIMITS)
+        self.b = TosaBuilder(limits)
         self.dtype = dtype
         self.values: list[Value] = []
 
@@ -36,9 +38,10 @@ class Maker:
         return self.b.const(data.astype(self.dtype.numpy), self.dtype)
 
     def step(self) -> None:
-        """Add one op."""
+        """Add one op, or none where the target refuses it."""
         kinds = [getattr(self, n) for n in dir(self) if n.startswith("op_")]
-        self.values.append(kinds[int(self.rng.integers(len(kinds)))](self.pick()))
+        with suppress(Unsupported):
+            self.values.append(kinds[int(self.rng.integers(len(kinds)))](self.pick()))
 
     def op_transpose(self, x: Value) -> Value:
         return self.b.TRANSPOSE(x, perms=self.shuffle(x.type.rank))
@@ -85,7 +88,14 @@ class Maker:
         return self.b.PAD(x, amounts, self.constant((1,)))
 
     def op_reverse(self, x: Value) -> Value:
-        return self.b.REVERSE(x, axis=int(self.rng.integers(x.type.rank)))
+        y = self.b.rescale(x, 0.5, DType.INT8)
+        y = self.b.REVERSE(y, axis=int(self.rng.integers(x.type.rank)))
+        return self.b.rescale(y, 1.0, DType.INT32)
+
+    def op_row_max(self, x: Value) -> Value:
+        y = self.b.rescale(x, 0.5, DType.INT8)
+        y = self.b.REDUCE_MAX(y, axis=int(self.rng.integers(x.type.rank)))
+        return self.b.rescale(y, 1.0, DType.INT32)
 
     def op_reduce(self, x: Value) -> Value:
         return self.b.REDUCE_SUM(x, axis=int(self.rng.integers(x.type.rank)))
@@ -143,14 +153,14 @@ class Maker:
         return self.b.RESHAPE(y, (n, 3, 2, 2))
 
 
-def random_graph(seed: int, ops: int = 25) -> Graph:
+def random_graph(seed: int, ops: int = 25, limits: Limits = LIMITS) -> Graph:
     """A graph of about `ops` int32 ops; every value of it has an origin."""
-    maker = Maker(seed)
+    maker = Maker(seed, limits=limits)
     shape = tuple(int(d) for d in maker.rng.choice([1, 2, 3, 4], 4))
     maker.values = [maker.b.input(TensorType(DType.INT32, shape), f"x{i}") for i in range(2)]
     for _ in range(ops):
         maker.step()
-    outputs = [maker.values[-1], maker.values[-3]]
+    outputs = [maker.values[-1], maker.values[len(maker.values) // 2]]
     named = {f"v{i}": (v, None) for i, v in enumerate(maker.values)}
     return maker.b.finish(outputs, origins=named)
 

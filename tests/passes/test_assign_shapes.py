@@ -28,7 +28,7 @@ def test_random_graphs_compute_the_same(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_no_choice_of_the_frames_is_cheaper(seed: int) -> None:
     graph = random_graph(seed, ops=6)
-    problem = build_problem(graph, find_roots(graph))
+    problem = build_problem(graph, find_roots(graph), LIMITS)
     choices = [
         list({c.effect: c for c in (n.natural, *n.moves) if c is not None}.values())
         for n in problem.nodes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuc.dialects.tosa import Limits, OpBuilder
-from npuc.ir import Graph, Op, Value
+from npuc.ir import Graph, Op, TensorType, Value
 from npuc.passes.layout.behaviour import Free, data_operands, free_behaviour
 from npuc.passes.layout.build_problem import captured_values
 from npuc.passes.layout.frames import (
@@ -39,7 +39,7 @@ def assign_shapes(graph: Graph, limits: Limits) -> Graph:
 def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Graph:
     """`outer` maps the values of enclosing graphs that this one reads."""
     roots = find_roots(graph)
-    problem = build_problem(graph, roots)
+    problem = build_problem(graph, roots, builder.limits)
     state = problem.solve()
     chosen = {node.op: choice.perm for node, choice in zip(problem.nodes, state, strict=True)}
     rebuild = _Rebuild(builder, roots, chosen)
@@ -67,7 +67,7 @@ def find_roots(graph: Graph) -> dict[Value, Value]:
     return roots
 
 
-def build_problem(graph: Graph, roots: dict[Value, Value]) -> Problem:
+def build_problem(graph: Graph, roots: dict[Value, Value], limits: Limits) -> Problem:
     problem = Problem()
     ends = {roots.get(v, v) for v in (*graph.inputs, *graph.outputs)}
     for value in (*graph.inputs, *(r for op in graph.ops for r in op.results)):
@@ -83,7 +83,7 @@ def build_problem(graph: Graph, roots: dict[Value, Value]) -> Problem:
         if free is not None:
             own = tuple(range(op.operands[0].type.rank))
             moves = [
-                None if frame is None else _choice(op, free, frame, roots)
+                _choice(op, free, frame, roots) if frame and accepts(limits, op, free, frame) else None
                 for frame in frames(op, free, patterns)
             ]
             _add_node(problem, Node(op, _choice(op, free, own, roots), moves))
@@ -93,6 +93,21 @@ def build_problem(graph: Graph, roots: dict[Value, Value]) -> Problem:
             _read_fixed(problem, roots, captured_values(region))
     _read_fixed(problem, roots, graph.outputs)
     return problem
+
+
+def accepts(limits: Limits, op: Op, free: Free, frame: Frame) -> bool:
+    """Whether the chip takes the op in a frame: some run along certain axes only."""
+    if limits.chip is None or not free.axis:
+        return True
+    tensors = [Value(t.with_(shape=in_frame(t.shape, frame))) for t in _types(op, free)]
+    result = op.results[0].type.with_(shape=in_frame(op.results[0].type.shape, frame))
+    attrs = {**op.attrs, "axis": frame.index(op.attrs["axis"])}
+    operands = [*tensors, *op.operands[len(tensors) :]]
+    return limits.reason(op.name, operands, attrs, [result]) is None
+
+
+def _types(op: Op, free: Free) -> list[TensorType]:
+    return [v.type for v in data_operands(op, free)]
 
 
 def _is_reshape(op: Op) -> bool:

@@ -24,8 +24,9 @@ from npuc.passes.layout.problem import Choice, Node, Problem, Tensor
 from npuc.passes.layout.views import Order, View, Views, order_of
 from npuc.passes.transposition import emit_steps
 
-#: cost of a byte that is transposed, and of a transposition elsewhere than at the graph's ends
-PER_BYTE, INSIDE = 4, 1
+#: cost of a byte that is transposed at the graph's ends, and elsewhere: the user can give and take
+#: channels-last data, and what is cut from an image before its TRANSPOSE is copied once more
+PER_BYTE, INSIDE = 8, 9
 #: cost of a transposition that the target refuses
 REFUSED = 2**40
 
@@ -76,7 +77,7 @@ def _add_tensors(problem: Problem, graph: Graph, views: Views, limits: Limits) -
         key = (value.type.dtype, len(hard))
         if key not in refused:
             refused[key] = _refuses(limits, value, len(hard))
-        cost = int(_bytes(value.type) * PER_BYTE) + (value not in ends) * INSIDE
+        cost = int(_bytes(value.type) * (PER_BYTE if value in ends else INSIDE))
         cost = REFUSED if refused[key] else cost
         problem.tensors[value] = Tensor(cost, None, views[value].order)
 
