@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from npuc.execute.tosa import evaluate, evaluate_all
-from npuc.ir import DType, Graph, TensorType
+from npuc.ir import DType, Graph, SymDim, TensorType
 from npuc.lowering.tosa_builder import TosaBuilder
 from npuc.passes.assign_layout import assign_layout
 from npuc.passes.count_waste import count_waste, moves_data
@@ -218,3 +218,30 @@ def test_time_is_linear_in_ops() -> None:
     finally:
         gc.enable()
     assert best[256] < 8 * best[64], best
+
+
+def test_a_symbolic_batch() -> None:
+    """Sizes known at run time only: the same transpositions, and no RESHAPE."""
+    b = TosaBuilder(LIMITS)
+    x = b.input(TensorType(DType.INT32, (SymDim("n", 1, 8), 3, 4, 5)))
+    y = b.nchw(b.ABS(b.nhwc(x)))
+    y = b.ADD(y, b.REDUCE_SUM(y, axis=1))
+    graph = b.finish([b.nhwc(y)])
+    after = run_passes(graph, TOSA_PASSES, LIMITS)
+    assert count_waste(after)["transposes"] == 1
+    for n in (1, 3):
+        data = np.arange(n * 60, dtype=np.int32).reshape(n, 3, 4, 5) - 50
+        np.testing.assert_array_equal(evaluate(graph, [data])[0], evaluate(after, [data])[0])
+
+
+def test_a_reshape_to_a_size_known_at_run_time_stays() -> None:
+    limits = type(LIMITS)((1, 1), extensions=frozenset({"EXT-SHAPE", "EXT-DYNAMIC"}))
+    b = TosaBuilder(limits)
+    n = SymDim("n", 1, 8)
+    x = b.input(TensorType(DType.INT32, (n, 3, 1, 1)))
+    shape = b.CONCAT_SHAPE(b.DIM(x, axis=0), b.shape((3,)))
+    y = b.RESHAPE(b.ABS(b.TRANSPOSE(x, perms=(0, 2, 3, 1))), shape, shape=(n, 3))
+    graph = b.finish([y])
+    after = run_passes(graph, TOSA_PASSES, limits)
+    data = np.arange(15, dtype=np.int32).reshape(5, 3, 1, 1) - 7
+    np.testing.assert_array_equal(evaluate(graph, [data])[0], evaluate(after, [data])[0])

@@ -149,5 +149,7 @@ def is_view(op: Op) -> bool:
         return True
     if op.kind not in RESHAPES:
         return False
-    before, after = op.operands[0].type.shape, op.results[0].type.shape
-    return [d for d in before if d != 1] == [d for d in after if d != 1]
+    before, after = op.operands[0].type, op.results[0].type
+    if not (before.is_static and after.is_static):
+        return False
+    return [d for d in before.shape if d != 1] == [d for d in after.shape if d != 1]
