@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 import torch.nn.functional as F
 
 from npuc.errors import Unsupported
@@ -72,6 +73,15 @@ def test_canonical_kinds_are_spelled_as_themselves_or_not_at_all():
 def test_batch_statistics_are_refused():
     with pytest.raises(Unsupported, match=r"aten.batch_norm at .*: batch norm with the statistics"):
         imported(lambda x: F.batch_norm(x, None, None, training=True), IMAGE)
+
+
+def test_statistics_that_are_read_keep_their_op():
+    def forward(x):
+        y, mean, _ = torch.ops.aten.native_layer_norm(x, [6], None, None, 1e-5)
+        return y + mean
+
+    kinds = [op.kind for op in imported(forward, X).ops]
+    assert kinds == ["aten.native_layer_norm", "aten.add.Tensor"]
 
 
 def test_origins_follow():

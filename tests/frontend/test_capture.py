@@ -45,6 +45,16 @@ def test_every_form_of_a_model(net, form, tmp_path):
         assert form == "pt2" or parameter.data_ptr() in shared
 
 
+@pytest.mark.slow
+def test_edge_programs(net):
+    exir = pytest.importorskip("executorch.exir")
+    edge = exir.to_edge(torch.export.export(net, (X,))).exported_program()
+    program = capture(edge, (X,))
+    torch.testing.assert_close(program.run_reference((X,))[0], net(X), atol=1e-5, rtol=1e-5)
+    for node in program.graph_module.graph.nodes:
+        assert type(node.target).__name__ != "EdgeOpOverload"
+
+
 def test_outputs_keep_their_structure():
     def forward(x, y):
         z = x + y

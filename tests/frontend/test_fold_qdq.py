@@ -282,6 +282,35 @@ def test_weights_in_blocks_are_dequantized_at_once():
     assert kinds(graph) == ["linear"]
 
 
+def test_torchaos_own_ops():
+    import torchao.quantization.quant_primitives  # noqa: F401 - registers torchao's ops
+
+    ao = torch.ops.torchao
+    codes, scales = torch.randint(-127, 128, (5, 6), dtype=torch.int8), random(5, 1).abs() + 0.01
+    scale, zero = torch.tensor(0.02), torch.tensor(3, dtype=torch.int32)
+    zeros = torch.zeros(5, 1, dtype=torch.int32)
+
+    def forward(x):
+        q = ao.quantize_affine(x, [2, 4, 6], scale, zero, torch.int8)
+        x = ao.dequantize_affine(q, [2, 4, 6], scale, zero, torch.int8)
+        w = ao.dequantize_affine(codes, [1, 6], scales, zeros, torch.int8, -127, 127)
+        return fake(F.linear(x, w), B)
+
+    graph = folded(forward, X)
+    assert explicit(graph) == []
+    linear = op_of(graph, "linear")
+    assert linear.operands[0].type.quant == Quant(np.float32(0.02), 3)
+    assert linear.operands[1].type.quant.axis == 0
+
+    def blocks(x):
+        half, none = torch.full((2, 1, 2), 0.1), torch.zeros(2, 1, 2, dtype=torch.int32)
+        q = ao.quantize_affine(x, [1, 4, 3], half, none, torch.int8)
+        return ao.dequantize_affine(q, [1, 4, 3], half, none, torch.int8)
+
+    with pytest.raises(Unsupported, match=r"quantization in blocks of \(1, 4, 3\)"):
+        imported(blocks, X)
+
+
 def test_float_layers_with_quantized_weights_get_float_weights():
     codes = torch.randint(-127, 128, (5, 6), dtype=torch.int8)
     graph = folded(lambda x: F.linear(x, dq(codes, C)), X)

@@ -177,4 +177,7 @@ def _respell(c: Speller, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ..
         raise placed(error, op.loc.op or op.kind, op.loc) from None
     if made is None:
         return None
-    return made if isinstance(made, tuple) else (made,)
+    results = made if isinstance(made, tuple) else (made,)
+    # Statistics that norms also return have no canonical op: whoever reads them is refused later.
+    missing = range(len(results), len(op.results))
+    return None if any(c.is_used(index) for index in missing) else results
