@@ -114,50 +114,55 @@ class Deviation:
 
 
 def normalize(
-    b: TosaBuilder, x: Value, rows: Rows, eps: float, center: bool = True
+    b: TosaBuilder, x: Value, rows: Rows, eps: float, center: bool = True, precise: bool = False
 ) -> tuple[Value, float]:
     """(x - mean) / sqrt(var + eps) of the quantized `x`: an INT32 and what its step is worth.
 
-    Without `center` the mean is left out (root mean square).
+    Without `center` the mean is left out (root mean square). `precise`: for 16-bit results.
     """
     quant = x.type.quant
     if quant is None or x.type.dtype not in (DType.INT8, DType.INT16):
         b.refuse(f"normalization of {x.type.dtype.name} values, not quantized to 8 or 16 bits")
     assert quant is not None
-    count = rows.count(x.type.ints)
-    deviation = deviation_from_mean(b, x, rows, count) if center else _from_zero(b, x)
-    if x.type.dtype is DType.INT8 and count <= LONGEST_NARROW:
-        return _narrow_normalize(b, x, rows, eps / quant.s**2, center, deviation)
-    return _wide_normalize(b, x, rows, eps / quant.s**2, center, deviation)
+    floor = eps / quant.s**2  # eps in squared steps of x
+    if precise or rows.count(x.type.ints) > LONGEST_NARROW:
+        return _wide_normalize(b, x, rows, floor, center, precise)
+    return _narrow_normalize(b, x, rows, floor, center)
 
 
 def _narrow_normalize(
-    b: TosaBuilder, x: Value, rows: Rows, floor: float, center: bool, deviation: Deviation
+    b: TosaBuilder, x: Value, rows: Rows, floor: float, center: bool
 ) -> tuple[Value, float]:
-    """For 8-bit codes; `floor` is eps in squared steps of x. Full-size values have 16 bits.
+    """Full-size values have 16 bits, as far as Ethos-U multiplies 16 bits faster than 32.
 
     The deviation is shifted to 16 bits by as much as its row's variance leaves room for, so that
     rows that hardly vary are as precise as others.
     """
     count = rows.count(x.type.ints)
-    largest = 2.0**14 if center else 2.0**16  # of a mean square
-    fine = 29 - ceil(log2(count * (largest + floor)))  # the sum of squares has this many more bits
-    v = _sum_of_squares(b, x, rows, fine, center)
-    v = b.ADD(v, number(b, v, max(round(count * floor * 2.0**fine), 2)))
+    if x.type.dtype is DType.INT8:
+        deviation = deviation_from_mean(b, x, rows, count) if center else _from_zero(b, x)
+        largest = 2.0**14 if center else 2.0**16  # of a mean square of codes
+        shift = ceil(log2(count * (largest + floor))) - 15
+        v = _sum_of_squared_codes(b, x, rows, 14 - shift, center)
+    else:
+        deviation = _halved_deviation(b, x, rows, count) if center else _from_zero(b, x)
+        v, shift = _sum_of_squares(b, deviation, rows, floor, center, SUM_BITS - 2)
+    tiny = round(count * floor * deviation.fine**2 * 2.0**-shift)
+    v = b.ADD(v, number(b, v, max(tiny, 2)))  # v << shift is the sum of the squared deviations
     t, h = narrow_inverse_sqrt(b, v)  # 2**29 / (sqrt(v) << h), h at least 1
     one = number(b, v, 1)
     factor = b.LOGICAL_LEFT_SHIFT(one, b.SUB(h, one))
     if t.type.dtype is DType.INT16:
         factor = b.rescale(b.rescale(factor, 1.0, DType.INT16), 1.0, DType.INT32)
         t = b.rescale(t, 1.0, DType.INT32)
-    # |deviation| <= 128 * sqrt(v * 2**-fine), so that deviation << (h - cut) has 16 bits
-    cut = ceil((15 - fine) / 2)
+    # |deviation| <= sqrt(v << shift), so that deviation << (h - cut) has 16 bits
+    cut = ceil((shift + 1) / 2)
     d = b.rescale(multiply(b, deviation.value, factor), 2.0 ** (1 - cut), DType.INT16)
     product = multiply(b, b.rescale(d, 1.0, DType.INT32), t)
-    return product, sqrt(count) * 2.0 ** (fine / 2 + cut - 36)
+    return product, sqrt(count) * 2.0 ** (cut - 29 - shift / 2)
 
 
-def _sum_of_squares(b: TosaBuilder, x: Value, rows: Rows, fine: int, center: bool) -> Value:
+def _sum_of_squared_codes(b: TosaBuilder, x: Value, rows: Rows, fine: int, center: bool) -> Value:
     """Sum over rows of (x - mean)**2, or of (x - zero point)**2, times 2**fine, exactly rounded.
 
     From the sums of the codes and of their squares, which 16 and 32 bits hold exactly.
@@ -182,33 +187,40 @@ def _sum_of_squares(b: TosaBuilder, x: Value, rows: Rows, fine: int, center: boo
 
 
 def _wide_normalize(
-    b: TosaBuilder, x: Value, rows: Rows, floor: float, center: bool, deviation: Deviation
+    b: TosaBuilder, x: Value, rows: Rows, floor: float, center: bool, precise: bool
 ) -> tuple[Value, float]:
-    """For 16-bit codes and very long rows, in 32 bits."""
-    count, d = rows.count(x.type.ints), deviation.value
-    square = deviation.reach**2
-    limit = count * square / (4 if center else 1)  # of the sum: half the range is the most
-    first = _shift_of_squares(x.type.ints, rows, square, limit)
-    squares = Sum(multiply(b, d, d, first), square * 2.0**-first, first, limit)
-    total = sum_rows(b, squares, rows)
-
-    floor = count * floor * deviation.fine**2  # eps in units of the sum
-    shift = max(ceil(log2(limit + floor) - SUM_BITS), total.shift)
-    v = total.value
-    if shift > total.shift:
-        v = b.rescale(v, 2.0 ** (total.shift - shift), DType.INT32)
-    v = b.ADD(v, number(b, v, max(round(floor * 2.0**-shift), 1)))
-    r = precise_inverse_sqrt(b, v) if x.type.dtype is DType.INT16 else inverse_sqrt(b, v)
+    """In 32 bits."""
+    count = rows.count(x.type.ints)
+    deviation = deviation_from_mean(b, x, rows, count) if center else _from_zero(b, x)
+    v, shift = _sum_of_squares(b, deviation, rows, floor, center, SUM_BITS)
+    tiny = round(count * floor * deviation.fine**2 * 2.0**-shift)
+    v = b.ADD(v, number(b, v, max(tiny, 1)))
+    r = precise_inverse_sqrt(b, v) if precise else inverse_sqrt(b, v)
 
     # d / sqrt(v << shift) * sqrt(count); |d| is at most sqrt(v << shift), r is 2**29 / sqrt(v)
     cut = ceil(shift / 2)
-    return multiply(b, d, r, cut), sqrt(count) * 2.0 ** (cut - 29 - shift / 2)
+    product = multiply(b, deviation.value, r, cut)
+    return product, sqrt(count) * 2.0 ** (cut - 29 - shift / 2)
 
 
-def _shift_of_squares(shape: Sequence[int], rows: Rows, square: float, limit: float) -> int:
-    """By how much squares are shifted, so that they and the first sum have room."""
-    first = _stages(shape[rows.axes[0]])[0] if rows.axes else shape[1] // max(rows.groups, 1)
-    return max(ceil(max(log2(min(square * first, limit)), log2(square)) - SUM_BITS), 0)
+def _sum_of_squares(
+    b: TosaBuilder, deviation: Deviation, rows: Rows, floor: float, center: bool, bits: float
+) -> tuple[Value, int]:
+    """(v, shift): the sum of the squared deviations is v << shift; with eps v is below 2**bits."""
+    d, square = deviation.value, deviation.reach**2
+    shape = d.type.ints
+    count = rows.count(shape)
+    limit = count * square / (4 if center else 1)  # of the sum: half the range is the most
+    length = _stages(shape[rows.axes[0]])[0] if rows.axes else shape[1] // max(rows.groups, 1)
+    most = max(min(square * length, limit), square)  # of a square and of the first sum
+    first = max(ceil(log2(most) - SUM_BITS), 0)
+    squares = Sum(multiply(b, d, d, first), square * 2.0**-first, first, limit)
+    total = sum_rows(b, squares, rows)
+    whole = limit + count * floor * deviation.fine**2
+    shift = max(ceil(log2(whole) - bits), total.shift)
+    if shift == total.shift:
+        return total.value, shift
+    return b.rescale(total.value, 2.0 ** (total.shift - shift), DType.INT32), shift
 
 
 def deviation_from_mean(b: TosaBuilder, x: Value, rows: Rows, count: int) -> Deviation:
@@ -231,3 +243,13 @@ def _from_zero(b: TosaBuilder, x: Value) -> Deviation:
         return Deviation(b.rescale(x, 1.0, DType.INT32), 1.0, 2.0**15)
     narrow = b.rescale(x, 128.0, DType.INT16, in_zp=x.type.quant.zp)
     return Deviation(b.rescale(narrow, 1.0, DType.INT32), 128.0, 2.0**15)
+
+
+def _halved_deviation(b: TosaBuilder, x: Value, rows: Rows, count: int) -> Deviation:
+    """x - mean of 16-bit codes in 16 bits, for 8-bit results."""
+    codes = b.rescale(x, 1.0, DType.INT32)
+    total = sum_rows(b, Sum(codes, 2.0**15), rows)
+    mean = b.rescale(total.value, 2.0**total.shift / count, DType.INT16)
+    difference = b.SUB(codes, b.rescale(mean, 1.0, DType.INT32))
+    narrow = b.rescale(difference, 0.5, DType.INT16)
+    return Deviation(b.rescale(narrow, 1.0, DType.INT32), 0.5, 2.0**15)

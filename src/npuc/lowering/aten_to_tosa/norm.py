@@ -125,7 +125,9 @@ def integer_layer_norm(
     b.require(x.type.is_static, f"normalization of the symbolic shape {x.type.shape}")
     count = prod(normalized_shape)
     image = b.reshape(x, (1, 1, x.type.size // count, count))
-    z, worth = normalize(b, image, Rows((3,)), FP32_EPSILON if eps is None else eps, center)
+    eps = FP32_EPSILON if eps is None else eps
+    precise = b.out[0].dtype is not DType.INT8
+    z, worth = normalize(b, image, Rows((3,)), eps, center, precise)
     largest = sqrt(count)
     affine = Affine(_vector(b, weight), _vector(b, bias), 3, largest)
     y = apply(b, z, worth, affine, b.out[0].with_(shape=image.type.shape))
@@ -139,7 +141,7 @@ def integer_group_norm(
     """group_norm of a quantized value, in the model's layout."""
     b.require(x.type.is_static, f"normalization of the symbolic shape {x.type.shape}")
     rows = Rows(tuple(range(x.type.rank - 1, 1, -1)), groups)
-    z, worth = normalize(b, x, rows, eps)
+    z, worth = normalize(b, x, rows, eps, precise=b.out[0].dtype is not DType.INT8)
     affine = Affine(_vector(b, weight), _vector(b, bias), 1, sqrt(rows.count(x.type.ints)))
     return apply(b, z, worth, affine, b.out[0])
 

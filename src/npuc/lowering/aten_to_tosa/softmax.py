@@ -28,8 +28,8 @@ ONE = 32767
 #: exp of less than this is below half a step of ONE
 LOWEST = -11.2
 
-#: with an output step below this a probability needs more than 16 bits before its RESCALE
-FINE_STEP = 2.0**-10
+#: with an output step below this a reciprocal of 16 bits is off by more than a fourth of a step
+FINE_STEP = 2.0**-14
 
 #: rows longer than this could overflow an INT32 sum
 LONGEST_ROW = 2**16
@@ -98,10 +98,11 @@ def integer_softmax(b: TosaBuilder, x: Value, dim: int, row_max: RowMax) -> Valu
         product, bits = multiply(b, _as_int32(b, e), wide, 14), 30
     else:
         t, n = reciprocal(b, total)
-        r = shifted_right(b, t, b.SUB(number(b, t, 16), n))  # 2**29 / total
+        twice = b.LOGICAL_LEFT_SHIFT(t, number(b, t, 1))
+        r = shifted_right(b, twice, b.SUB(number(b, t, 16), n))  # 2**30 / total
         if e.type.dtype is DType.INT16:
             r = _as_int32(b, b.rescale(r, 1.0, DType.INT16))
-        product, bits = multiply(b, _as_int32(b, e), r), 29
+        product, bits = multiply(b, _as_int32(b, e), r), 30
     y = b.requantize(product, np.float64(2.0**-bits), out)
     return from_rows(b, y, x.type.ints, dim)
 
