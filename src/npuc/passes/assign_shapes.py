@@ -83,8 +83,8 @@ def build_problem(graph: Graph, roots: dict[Value, Value], limits: Limits) -> Pr
         if free is not None:
             own = tuple(range(op.operands[0].type.rank))
             moves = [
-                _choice(op, free, frame, roots) if frame and accepts(limits, op, free, frame) else None
-                for frame in frames(op, free, patterns)
+                _choice(op, free, f, roots) if f and accepts(limits, op, free, f) else None
+                for f in frames(op, free, patterns)
             ]
             _add_node(problem, Node(op, _choice(op, free, own, roots), moves))
         elif not is_rename(op) and not _is_reshape(op):  # a RESHAPE reads its operand in any shape
