@@ -9,7 +9,7 @@ import numpy as np
 
 from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tosa.carry import carried, carry, static
-from npuc.lowering.aten_to_tosa.take import every, join, reverse, take
+from npuc.lowering.aten_to_tosa.take import every, join, take
 from npuc.lowering.registry import find_rule, lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -20,7 +20,8 @@ def flip(b: TosaBuilder, x: Value, dims: Sequence[int]) -> Value:
 
     def move(v: Value) -> Value:
         for dim in dims:
-            v = reverse(b, v, dim % v.type.rank)
+            axis = dim % v.type.rank
+            v = take(b, v, axis, np.arange(v.type.ints[axis])[::-1])
         return v
 
     return carry(b, move, x)

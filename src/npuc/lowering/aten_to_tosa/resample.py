@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from npuc.ir import DType, Value
+from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tosa.carry import convert
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -67,10 +67,17 @@ def _of_codes(b: TosaBuilder, x: Value, todo: Sequence[tuple[int, Weights]]) -> 
         exact = not last and 128 * parts < 2**15
         scale = 1.0 if exact else 1.0 / parts
         target = DType.INT16 if exact else DType.INT8
-        x = _on_last(b, x, axis, partial(_convolved, b, whole, scale, target))
+        named = None if exact else quant
+        x = _on_last(b, x, axis, partial(_convolved, b, whole, scale, target, named))
         parts = parts if exact else 1
-    # the codes always had these parameters
-    return x if quant is None or not todo else b.RESHAPE(x, x.type.ints, quant=quant)
+    return x
+
+
+def picked_by_product(b: TosaBuilder, x: Value, axis: int, index: npt.NDArray[np.int64]) -> Value:
+    """x[..., index, ...] of INT8 or INT16: a product with one 1 per row."""
+    rows = np.zeros((index.size, x.type.ints[axis]), np.int8)
+    rows[np.arange(index.size), index] = 1
+    return _on_last(b, x, axis, partial(_convolved, b, rows, 1.0, x.type.dtype, x.type.quant))
 
 
 def whole_weights(b: TosaBuilder, weights: Weights) -> tuple[npt.NDArray[np.int8], int]:
@@ -89,8 +96,9 @@ def whole_weights(b: TosaBuilder, weights: Weights) -> tuple[npt.NDArray[np.int8
 
 
 def _convolved(
-    b: TosaBuilder, whole: npt.NDArray[np.int8], scale: float, dtype: DType, x: Value
-) -> Value:
+    b: TosaBuilder, whole: npt.NDArray[np.int8], scale: float, dtype: DType, quant: Quant | None,
+    x: Value,
+) -> Value:  # fmt: skip
     """The last axis times whole weights, a RESCALE behind: CONV2D 1x1."""
     *head, size = x.type.ints
     source = x.type.dtype
@@ -102,4 +110,4 @@ def _convolved(
         image, b.const(whole.reshape(-1, 1, 1, size)), bias, zero, b.const(np.zeros(1, np.int8)),
         acc_type=wide,
     )  # fmt: skip
-    return b.reshape(b.rescale(y, scale, dtype), (*head, len(whole)))
+    return b.reshape(b.rescale(y, scale, dtype, quant=quant), (*head, len(whole)))

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from npuc.dialects.tosa import LEVELS
 from npuc.errors import Unsupported
-from npuc.ir import DType, Value
+from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.carry import moves
+from npuc.lowering.aten_to_tosa.resample import picked_by_product
 from npuc.lowering.tosa_builder import TosaBuilder
 
 Index = npt.NDArray[np.int64]
@@ -23,6 +24,9 @@ MAX_PIECES = 8
 
 #: an index of more pieces than this is refused where it has none
 MOST_PIECES = 1024
+
+#: products over longer axes cost more than copies
+LONGEST_PRODUCT = 800
 
 #: MAX_POOL2D with a kernel of one element and a stride of 2 or 3, which NPUs have, skips positions
 #: of these types exactly
@@ -58,10 +62,17 @@ def take(b: TosaBuilder, x: Value, axis: int, index: npt.ArrayLike) -> Value:
     if x.is_const:
         return b.const(np.take(x.array, index, axis), x.type.dtype, x.type.quant)
     base, times, each = repetition(index)
+    pieces = split(index)
+    reversed_ = pieces[0].step < 0 and index.size > 2
+    scattered = each > 1 or len(pieces) > MAX_PIECES or reversed_
+    if scattered and _prefers_product(b, x, axis):
+        try:
+            return picked_by_product(b, x, axis, index)
+        except Unsupported:
+            pass  # too large for the chip's transpositions
     if times > 1 or each > 1:
         picked = take(b, x, axis, base)
         return tile(b, repeat_each(b, picked, axis, each), axis, times)
-    pieces = split(index)
     if len(pieces) > MAX_PIECES and moves(b.limits, x.type.dtype, "GATHER"):
         try:
             return _gathered(b, x, axis, index)
@@ -72,6 +83,16 @@ def take(b: TosaBuilder, x: Value, axis: int, index: npt.ArrayLike) -> Value:
         f"an index of {len(pieces)} separate pieces; without GATHER at most {MOST_PIECES}",
     )
     return join(b, [_piece(b, x, axis, p) for p in pieces], axis)
+
+
+def _prefers_product(b: TosaBuilder, x: Value, axis: int) -> bool:
+    """Whether the chip has no GATHER: its 1x1 convolutions take 1 to 2 cycles per element, copies
+    of single elements 8 and more (Vela 5.2, U55)."""
+    dtype, size = x.type.dtype, x.type.ints[axis]
+    if dtype not in SKIPPED_BY_POOL or not 1 < size <= LONGEST_PRODUCT:
+        return False
+    values, index = TensorType(dtype, (1, 1, 1)), TensorType(DType.INT32, (1, 1))
+    return b.limits.reason("GATHER", (Value(values), Value(index)), {}, (values,)) is not None
 
 
 def repetition(index: Index) -> tuple[Index, int, int]:
