@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Set
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,14 @@ def import_model(program: Program, known_kinds: Set[str], keep_boundary: bool = 
     from npuc.frontend.fold_qdq import fold_qdq
     from npuc.frontend.import_fx import import_fx
 
-    prepare(program, known_kinds)
-    graph = canonicalize(import_fx(program))
-    return fold_qdq(graph, keep_boundary, program.state_pairs)
+    # Beside torch's millions of objects one collection takes longer than the whole import.
+    gc.freeze()
+    try:
+        prepare(program, known_kinds)
+        graph = canonicalize(import_fx(program))
+        return fold_qdq(graph, keep_boundary, program.state_pairs)
+    finally:
+        gc.unfreeze()
 
 
 def prepare(program: Program, known_kinds: Set[str]) -> None:
