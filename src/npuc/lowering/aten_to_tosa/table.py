@@ -14,12 +14,24 @@ from npuc.lowering.tosa_builder import TosaBuilder
 Function = Callable[[np.ndarray], np.ndarray]
 
 CODES16 = np.arange(-(2**15), 2**15)
-#: largest error in steps of a 16-bit result that is not worth a further table
-GOOD = 2.0
-#: the same within a cell of the code where the result saturates, which calibration puts at the end
-GOOD_AT_ENDS = 16.0
-#: largest error that is accepted, in steps of 65,536
-BAD = 32.0
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """Errors of tables: above `good` a further table is worth it, within a cell of the code where
+    the result saturates (calibration puts that at the end) above `at_ends`; above `bad` the op is
+    refused. `step` is one step of the result."""
+
+    good: float
+    at_ends: float
+    bad: float
+    step: float = 1.0
+
+
+TO_16_BITS = Tolerance(2.0, 16.0, 32.0)
+#: an 8-bit result is taken from codes times 128; below one step of it, rounding differs by one
+TO_8_BITS = Tolerance(64.0, 64.0, 126.0, step=128.0)
+
 #: tables that may correct the first one
 CORRECTIONS = 4
 
@@ -93,7 +105,7 @@ def _narrowing(b: TosaBuilder, x: Value, function: Function, r: Quant) -> Value:
     """int16 -> int8: a table of codes times 128, so that interpolation costs no accuracy."""
     assert x.type.quant is not None
     steps = wanted(function, CODES16, x.type.quant, r) * 128
-    fine = Pieces.fit(b, steps, 128.0).emit(b, x, None)
+    fine = Pieces.fit(b, steps, TO_8_BITS).emit(b, x, None)
     return b.clamp_codes(b.rescale(fine, 2.0**-7, DType.INT8, quant=r), r)
 
 
@@ -170,14 +182,14 @@ class Pieces:
     pieces: tuple[Piece, ...]
 
     @staticmethod
-    def fit(b: TosaBuilder, curve: np.ndarray, step: float = 1.0) -> Pieces:
+    def fit(b: TosaBuilder, curve: np.ndarray, tolerance: Tolerance = TO_16_BITS) -> Pieces:
         """Fit a curve of 65,536 values; NaN: any will do. Refuses what tables cannot follow."""
         known = np.isfinite(curve)
         if not known.any():
             b.refuse("the function is nowhere finite on the operand's range")
         curve = _filled(curve, known)
-        good = _worth_correcting(curve) * step
-        pieces = [_first(curve)]
+        good = _worth_correcting(curve, tolerance)
+        pieces = [_first(curve, good)]
         now = pieces[0].evaluate()
         while len(pieces) <= CORRECTIONS:
             piece = _correction(curve - now, known, good)
@@ -185,10 +197,10 @@ class Pieces:
                 break
             pieces.append(piece)
             now = now + piece.evaluate()
-        worst = float(np.abs(np.clip(now, -(2**15), 2**15 - 1) - curve)[known].max()) / step
+        worst = float(np.abs(np.clip(now, -(2**15), 2**15 - 1) - curve)[known].max())
         b.require(
-            worst <= BAD,
-            f"a 16-bit table is off by up to {worst:.0f} of 65536 steps on this range",
+            worst <= tolerance.bad,
+            f"a 16-bit table is off by up to {worst / tolerance.step:.0f} steps on this range",
             "narrow the operand's range or quantize this op to int8",
         )
         return Pieces(tuple(pieces))
@@ -213,21 +225,21 @@ def _filled(curve: np.ndarray, known: np.ndarray) -> np.ndarray:
     return curve if at.size == curve.size else np.interp(np.arange(curve.size), at, curve[at])
 
 
-def _worth_correcting(curve: np.ndarray) -> np.ndarray:
-    """For each code the error, in steps, above which it is worth a further table."""
+def _worth_correcting(curve: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    """For each code the error above which it is worth a further table."""
     ends = np.flatnonzero(np.diff((curve == curve.min()) | (curve == curve.max())))
-    good = np.full(curve.size, GOOD)
+    good = np.full(curve.size, tolerance.good)
     for end in ends if ends.size <= 4 else ():
-        good[max(end - 127, 0) : end + 129] = GOOD_AT_ENDS
+        good[max(end - 127, 0) : end + 129] = tolerance.at_ends
     return good
 
 
-def _first(curve: np.ndarray) -> Piece:
+def _first(curve: np.ndarray, good: np.ndarray) -> Piece:
     """The best table over all codes, or over those between which the rounded curve changes."""
     whole = _better(Piece.over(0, 0, curve), curve)
     steps = np.rint(curve)
     changes = np.flatnonzero(np.diff(steps))
-    if not changes.size or np.all(np.abs(whole.evaluate() - curve) <= _worth_correcting(curve)):
+    if not changes.size or np.all(np.abs(whole.evaluate() - curve) <= good):
         return whole
     center, zoom = _window(int(changes[0]), int(changes[-1]) + 1, margin=1)
     if not zoom:
