@@ -65,19 +65,21 @@ def finish_delegate(delegate: Delegate, target: Target) -> tuple[Graph, Artifact
 
 
 def boundary_reasons(delegate: Delegate) -> list[Reason]:
-    """Why a tensor cannot cross the boundary: the target stores it as another type."""
+    """Why a tensor cannot cross the boundary: the target stores it as another type, or the
+    delegate would only hand it on."""
     part, graph = delegate.part, delegate.lowered.graph
     found = []
-    for nodes, values in ((part.inputs, graph.inputs), (part.outputs, graph.outputs)):
-        for node, value in zip(nodes, values, strict=True):
-            why = _boundary_reason(node, value.type)
-            if why:
-                found.append(Reason(node.name, "", why, "cast it on the host", node.name))
-    return found
+    for node, value in zip(part.inputs, graph.inputs, strict=True):
+        found.append((node, _type_reason(node, value.type)))
+    for node, value in zip(part.outputs, graph.outputs, strict=True):
+        if value in graph.inputs or value.is_const:
+            found.append((node, "the delegate would only hand on what it is given"))
+        found.append((node, _type_reason(node, value.type)))
+    return [Reason(node.name, "", why, "", node.name) for node, why in found if why]
 
 
-def _boundary_reason(node: Node, carried: TensorType) -> str:
+def _type_reason(node: Node, carried: TensorType) -> str:
     dtype = dtype_of(node.meta["val"].dtype)
     if dtype.numpy == carried.dtype.numpy:
         return ""
-    return f"it is {dtype.name} on the host, the target carries it as {carried.dtype.name}"
+    return f"it is {dtype.name} on the host, the target carries it as {carried.dtype.name}: cast it"

@@ -36,6 +36,13 @@ ELEMENTS_OF_3D = {
 }
 
 
+#: unsigned integers are bits of the signed ones of their width: RESCALE has flags for them, and
+#: data movement does not look at them
+_SIGNED = {DType.UINT8: DType.INT8, DType.UINT16: DType.INT16}
+_ANY_SIGN = frozenset({
+    "RESCALE", "IDENTITY", "RESHAPE", "TRANSPOSE", "CONCAT", "SLICE", "REVERSE", "TILE", "GATHER",
+})  # fmt: skip
+
 @dataclass(frozen=True)
 class Limits:
     """Limits of a target. `chip` returns why the chip refuses an op that TOSA itself allows."""
@@ -61,6 +68,11 @@ class Limits:
     def has_int16(self) -> bool:
         """Whether values of 16 bits can stand between values of 8."""
         return "EXT-INT16" in self.extensions
+
+    @property
+    def has_control_flow(self) -> bool:
+        """Whether branches and loops can be operators."""
+        return "EXT-CONTROLFLOW" in self.extensions
 
     def op_builder(self) -> OpBuilder:
         """A builder for passes."""
@@ -104,6 +116,8 @@ class Limits:
         for argument, type in zip(_spread(definition.outputs, len(results)), results):
             if argument.element and bound.setdefault(argument.element, type.dtype) is not type.dtype:
                 raise InvalidOp(f"{definition.name}: result {argument.name} is {type.dtype.name}")
+        if definition.name in _ANY_SIGN:
+            bound = {k: _SIGNED.get(d, d) for k, d in bound.items()}
         modes = matching_modes(definition, bound)
         types = ", ".join(dict.fromkeys(d.name for k, d in bound.items() if d is not DType.SHAPE))
         if not modes:

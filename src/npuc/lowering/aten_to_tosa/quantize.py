@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from npuc.ir import DType, TensorType, Value
+from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.operands import broadcast_rank, clamped, rescaled, same_codes
 from npuc.lowering.registry import lowers
@@ -27,9 +27,29 @@ def dequantize(b: TosaBuilder, x: Value, *_: object) -> Value:
 
 @lowers("quantized_decomposed.requantize")
 def requantize(b: TosaBuilder, x: Value, *_: object) -> Value:
-    """requantize -> RESCALE; CLAMP where only the range differs."""
-    out, q = b.out[0], x.type.quant
-    r = out.quant
+    """requantize -> RESCALE; CLAMP where only the range differs.
+
+    Codes of 8 unsigned bits become signed ones, or come from them, in a RESCALE of their own: there
+    is none from or to wider integers.
+    """
+    out = b.out[0]
+    if x.type.dtype is DType.UINT8:
+        x = b.rescale(x, 1.0, DType.INT8, in_zp=128, quant=_signed(x.type), input_unsigned=True)
+    if out.dtype is not DType.UINT8:
+        return _requantized(b, x, out)
+    x = _requantized(b, x, out.with_(dtype=DType.INT8, quant=_signed(out)))
+    return b.rescale(x, 1.0, DType.UINT8, out_zp=128, quant=out.quant, output_unsigned=True)
+
+
+def _signed(type: TensorType) -> Quant:
+    """The parameters of 8-bit unsigned codes when 128 is taken from them."""
+    q = type.quant
+    assert q is not None
+    return Quant(q.scale, q.zero_point - 128, q.axis, q.qmin - 128, q.qmax - 128)
+
+
+def _requantized(b: TosaBuilder, x: Value, out: TensorType) -> Value:
+    q, r = x.type.quant, out.quant
     assert q is not None and r is not None
     if x.type == out:
         return x

@@ -1,0 +1,144 @@
+"""Decides what of one graph becomes delegates: dry run, groups, and what is worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import GraphModule, Node
+
+from npuc.errors import Reason
+from npuc.executorch.dry_run import DryRun
+from npuc.executorch.edge_program import Constants
+from npuc.executorch.group_nodes import group_nodes
+from npuc.frontend.fx_targets import aten_op
+from npuc.frontend.quantized_versions import REQUANTIZE
+from npuc.frontend.spellings.quantize import ASSUME, DEQUANTIZE, QUANTIZE
+from npuc.frontend.splice import kind_of
+
+if TYPE_CHECKING:
+    from npuc.ir import Graph
+    from npuc.targets.target import Target
+
+#: ops that compute nothing: a delegate of these alone costs two copies and saves no arithmetic
+_MOVES = frozenset({
+    "const", "aten.view", "aten.permute", "aten.expand", "aten.repeat", "aten.slice.Tensor",
+    "aten.cat", "aten.flip", "aten.pad", "aten.roll", "aten.pixel_shuffle",
+    "aten.pixel_unshuffle", "aten.unfold", QUANTIZE, DEQUANTIZE, REQUANTIZE, ASSUME,
+})  # fmt: skip
+
+
+@dataclass
+class Partition:
+    """What became of one graph: groups of nodes, refused nodes, nodes of dropped groups."""
+
+    nodes: list[Node]
+    groups: list[list[Node]] = field(default_factory=list)
+    refused: dict[Node, Reason] = field(default_factory=dict)
+    dropped: dict[Node, str] = field(default_factory=dict)
+
+
+def partition_graph(
+    gm: GraphModule,
+    constants: Constants,
+    target: Target,
+    check: Callable[[Node], str | None],
+    preserved: Callable[[Node], bool],
+) -> Partition:
+    """The delegates of a graph. `check`: a further condition, the reason when it fails.
+
+    preserved: a node that ExecuTorch would have decomposed if the target had not wanted it whole:
+    the host has no kernel for it, so that its group is never dropped.
+    """
+    nodes = [n for n in gm.graph.nodes if n.op == "call_function"]
+    found = Partition(nodes)
+    for node in nodes:
+        why = check(node)
+        if why is not None:
+            found.refused[node] = _checked(node, why)
+    run = DryRun(gm, constants, target)
+    keep_lists_together(nodes, found.refused)
+    refuse_until_stable(run, nodes, found.refused)
+    while True:
+        found.groups = _groups(nodes, found.refused, constants)
+        new = {n: r for group in found.groups for n, r in run.refused(group).items()}
+        if not new:
+            break
+        found.refused |= new
+        keep_lists_together(nodes, found.refused)
+    _drop(run, found, preserved)
+    return found
+
+
+def refuse_until_stable(run: DryRun, nodes: Sequence[Node], refused: dict[Node, Reason]) -> None:
+    """Add to `refused` until all other nodes together lower."""
+    while True:
+        rest = [n for n in nodes if n not in refused]
+        new = run.refused(rest)
+        if not new:
+            return
+        refused |= new
+        keep_lists_together(nodes, refused)
+
+
+def keep_lists_together(nodes: Sequence[Node], refused: dict[Node, Reason]) -> None:
+    """An op with several results and the nodes that take these apart are refused together."""
+    for node in nodes:
+        if isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        family = [node, *(u for u in node.users if u.op == "call_function")]
+        reasons = [refused[n] for n in family if n in refused]
+        if reasons and isinstance(node.meta.get("val"), (tuple, list)):
+            for member in family:
+                refused.setdefault(member, reasons[0])
+
+
+def _groups(
+    nodes: Sequence[Node], refused: dict[Node, Reason], constants: Constants
+) -> list[list[Node]]:
+    computed = set(nodes)
+    fixed: set[Node] = set()  # nodes that only constants decide
+    for node in nodes:
+        if all(p in constants or p in fixed for p in node.all_input_nodes):
+            fixed.add(node)
+
+    def is_movable(node: Node) -> bool:
+        return node in fixed or ".dequantize_" in kind_of(aten_op(node.target))
+
+    return group_nodes(
+        nodes,
+        lambda n: n in computed and n not in refused,
+        lambda n: n.all_input_nodes,
+        lambda n: list(n.users),
+        is_movable,
+    )
+
+
+def _drop(run: DryRun, found: Partition, preserved: Callable[[Node], bool]) -> None:
+    """Give groups back to the host that compute nothing."""
+    kept = []
+    for group in found.groups:
+        why = _not_worth(run.delegate(group).imported)
+        if why and not any(preserved(n) for n in group):
+            found.dropped |= dict.fromkeys(group, why)
+        else:
+            kept.append(group)
+    found.groups = kept
+
+
+def _not_worth(graph: Graph) -> str:
+    kinds = {op.kind for op in graph.walk()}
+    if kinds - _MOVES:
+        return ""
+    moves = sorted(k.split(".")[1] for k in kinds if k != "const")
+    what = f"only data movement ({', '.join(moves)})" if moves else "it computes nothing"
+    return f"its partition is not worth a delegate: {what}"
+
+
+def _checked(node: Node, why: str) -> Reason:
+    from npuc.frontend.source_location import loc_of
+
+    kind = kind_of(aten_op(node.target))
+    return Reason(kind, str(loc_of(node.meta, node.name, kind)), why, "", node.name)
