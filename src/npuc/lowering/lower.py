@@ -113,4 +113,5 @@ def located(refusal: Unsupported, op: Op) -> Reason:
     """The first reason of `refusal` with the op's name and place filled in."""
     reason = refusal.reasons[0]
     why = reason.why or reason.op
-    return Reason(reason.op if reason.why and reason.op else op.kind, str(op.loc), why, reason.hint)
+    kind = reason.op if reason.why and reason.op else op.kind
+    return Reason(kind, str(op.loc), why, reason.hint, op.loc.name)
