@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from npuc.errors import Reason, Unsupported
 from npuc.frontend.fold_constants import evaluate, evaluate_like
+from npuc.frontend.import_regions import import_control_flow
 from npuc.frontend.placed import placed
 from npuc.frontend.program import Program
 from npuc.frontend.source_location import loc_of
@@ -48,7 +49,7 @@ def import_fx(program: Program) -> Graph:
     node to its value. Raises Unsupported for values that no target stores (complex numbers) and
     sizes that depend on a tensor's values.
     """
-    importer = _Importer()
+    importer = Importer()
     names = program.input_names
     inputs = [importer.input(n, name) for n, name in zip(program.placeholders, names, strict=True)]
     outputs = importer.run(
@@ -62,7 +63,7 @@ def re_name(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name) or "main"
 
 
-class _Importer:
+class Importer:
     """Imports one FX graph (the program's or that of a branch) into one builder."""
 
     def __init__(self) -> None:
@@ -140,7 +141,7 @@ class _Importer:
         if target is operator.getitem:
             return args[0][args[1]]
         if isinstance(target, torch._ops.HigherOrderOperator):
-            return self._control_flow(node, getattr(target, "_name", kind), args)
+            return import_control_flow(self, node.name, getattr(target, "_name", kind), args)
         if not isinstance(target, torch._ops.OpOverload):
             return _number(target, node.meta.get("val", _MISSING), args, kwargs)
         if kind.startswith(_SIZES):
@@ -242,59 +243,19 @@ class _Importer:
 
     # regions -----------------------------------------------------------------------------------
 
-    def _control_flow(self, node: Node, name: str, args: list[Any]) -> Any:
-        if name == "cond":
-            return self._cond(node, *args)
-        if name == "while_loop":
-            return self._while_loop(*args)
-        raise Unsupported("no target has this control flow; torch.cond and while_loop are known")
-
-    def _cond(self, node: Node, condition: Any, yes: Any, no: Any, inputs: Any = ()) -> Any:
-        if isinstance(condition, (bool, torch.Tensor)):
-            return tuple(self._inline(yes if bool(condition) else no, inputs))
-        if not isinstance(condition, Value):
-            raise Unsupported("the condition is a size that is known only at run time")
-        carried = [v for v in inputs if isinstance(v, Value)]
-        regions = [
-            self._region(gm, inputs, f"{node.name}_{w}") for gm, w in ((yes, "then"), (no, "else"))
-        ]
-        types = [v.type for v in regions[0].outputs]
-        operands, attrs = pack((condition, *carried), {})
-        return tuple(self.builder.emit("aten.cond", operands, attrs, types, regions))
-
-    def _while_loop(self, test: Any, body: Any, carried: Any, extra: Any = ()) -> Any:
-        """Values that stay the same in the loop are carried too, constants move into the body."""
-        values = [self.value(v) for v in carried]
-        kept = [v for v in extra if isinstance(v, Value)]
-        inputs = [*values, *extra]
-        regions = [
-            self._region(test, inputs, "condition"),
-            self._region(body, inputs, "body", pass_on=len(kept)),
-        ]
-        operands, attrs = pack((*values, *kept), {})
-        types = [v.type for v in operands]
-        results = self.builder.emit("aten.while_loop", operands, attrs, types, regions)
-        return tuple(results[: len(values)])
-
-    def _region(self, gm: GraphModule, inputs: Sequence[Any], name: str, pass_on: int = 0) -> Graph:
-        """A branch or body; its inputs are those of `inputs` that are values."""
-        inner = _Importer()
-        places = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        env: dict[Node, Any] = {}
-        for place, given in zip(places, inputs, strict=True):
+    def called(self, gm: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+        """What `gm` returns; for those of `inputs` that are values this graph has an input."""
+        env = dict(zip(_placeholders(gm), inputs, strict=True))
+        for place, given in env.items():
             if isinstance(given, Value):
-                env[place] = inner.builder.input(given.type, place.name)
-            else:
-                env[place] = given
-        outputs = inner.run(gm, env)
-        if pass_on:
-            outputs += inner.builder.inputs[-pass_on:]
-        return inner.finish(outputs, name)
+                env[place] = self.builder.input(given.type, place.name)
+                self.origins[place.name] = (env[place], None)
+        return self.run(gm, env)
 
-    def _inline(self, gm: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+    def inlined(self, gm: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+        """What `gm` returns, its nodes imported into this graph."""
         outer = self.gm
-        places = [n for n in gm.graph.nodes if n.op == "placeholder"]
-        results = self.run(gm, dict(zip(places, inputs, strict=True)))
+        results = self.run(gm, dict(zip(_placeholders(gm), inputs, strict=True)))
         self.gm = outer
         return results
 
@@ -311,6 +272,10 @@ def _bind(argument: Any, env: dict[Node, Any]) -> Any:
     if isinstance(argument, torch.SymInt):
         return dim_of(argument)
     return argument
+
+
+def _placeholders(gm: GraphModule) -> list[Node]:
+    return [n for n in gm.graph.nodes if n.op == "placeholder"]
 
 
 def _flat(outputs: Any) -> list[Any]:

@@ -134,6 +134,14 @@ class Graph:
             for region in op.regions:
                 yield from region.walk()
 
+    def all_origins(self) -> dict[str, tuple[Value, tuple[int, ...] | None]]:
+        """The origins of this graph and of all regions in it, whose names begin with their path."""
+        found = dict(self.origins)
+        for op in self.ops:
+            for region in op.regions:
+                found |= region.all_origins()
+        return found
+
     def __str__(self) -> str:
         from npuc.ir.print_mlir import print_mlir
 

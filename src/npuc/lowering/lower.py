@@ -45,26 +45,39 @@ def lower(graph: Graph, limits: Any, families: tuple[str, ...] = ()) -> Lowered:
     all ops are known. Any exception other than Unsupported is a fault of a rule and propagates.
     """
     builder = builder_for(limits, families)
-    new: dict[Value, Value] = {}
-    for v in graph.inputs:
-        new[v] = builder.take_input(v.type, v.name)
-    verdicts: list[Verdict] = []
+    new = {v: builder.take_input(v.type, v.name) for v in graph.inputs}
+    lower_ops(builder, graph, new)
+    outputs = [builder.give_output(new[v], v.type) for v in graph.outputs]
+    origins = {**builder.inner_origins, **carried_origins(graph, new)}
+    return Lowered(builder.finish(outputs, graph.name, origins), builder.verdicts)
+
+
+def lower_ops(builder: RuleBuilder, graph: Graph, new: dict[Value, Value]) -> bool:
+    """Lower the ops of `graph` (or of a region) with `builder`; whether all of them are taken.
+
+    `new` maps the model's values to lowered ones, the inputs beforehand. Verdicts go to the builder.
+    """
+    taken = True
     for op in graph.ops:
         builder.loc = op.loc
         reason = None
         try:
             results = lower_op(builder, op, tuple(new[v] for v in op.operands))
         except Unsupported as refusal:
-            reason = located(refusal, op)
+            taken, reason = False, located(refusal, op, builder.path)
             results = tuple(Value(builder.carried_type(r.type)) for r in op.results)
         for old, value in zip(op.results, results):
             new[old] = value
             value.name = value.name or old.name
         if op.kind != "const" or reason is not None:
-            verdicts.append(Verdict(op.results[0].name if op.results else "", op.kind, op.loc, reason))
-    origins = {n: (new[v], p) for n, (v, p) in graph.origins.items() if v in new}
-    outputs = [builder.give_output(new[v], v.type) for v in graph.outputs]
-    return Lowered(builder.finish(outputs, graph.name, origins), verdicts)
+            name = op.results[0].name if op.results else ""
+            builder.verdicts.append(Verdict(builder.path + name, op.kind, op.loc, reason))
+    return taken
+
+
+def carried_origins(graph: Graph, new: dict[Value, Value], path: str = "") -> dict[str, Any]:
+    """The origins of `graph` with the lowered values, `path` in front of their names."""
+    return {path + n: (new[v], p) for n, (v, p) in graph.origins.items() if v in new}
 
 
 def builder_for(limits: Any, families: tuple[str, ...]) -> RuleBuilder:
@@ -109,9 +122,9 @@ def _constant(builder: RuleBuilder, op: Op) -> Value:
     return builder.const(array, type.dtype, type.quant, value.name)
 
 
-def located(refusal: Unsupported, op: Op) -> Reason:
-    """The first reason of `refusal` with the op's name and place filled in."""
+def located(refusal: Unsupported, op: Op, path: str = "") -> Reason:
+    """The first reason of `refusal` with the op's kind, place and name (behind `path`) filled in."""
     reason = refusal.reasons[0]
     why = reason.why or reason.op
     kind = reason.op if reason.why and reason.op else op.kind
-    return Reason(kind, str(op.loc), why, reason.hint, op.loc.name)
+    return Reason(kind, str(op.loc), why, reason.hint, path + op.loc.name)

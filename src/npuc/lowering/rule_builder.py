@@ -29,6 +29,15 @@ class RuleBuilder(Builder):
     #: the op of the model that is being lowered
     op: Op | None = None
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        #: what became of each op of the model
+        self.verdicts: list[Any] = []
+        #: where the op being lowered is: the names of the regions around it, with a dot behind each
+        self.path = ""
+        #: origins of values inside of regions that were lowered into the graph around them
+        self.inner_origins: dict[str, Any] = {}
+
     if TYPE_CHECKING:
         limits: Any
 
