@@ -167,11 +167,20 @@ def cheapen_tiles(b: TosaBuilder) -> list[Value]:
     return [b.TILE(int8(b, 1, 4), (16, 1))]
 
 
+def fuse_depth_to_space(b: TosaBuilder) -> list[Value]:
+    weight, zero = b.const(np.arange(8).reshape(4, 1, 1, 2), DType.INT8), b.scalar(0, DType.INT8, 1)
+    bias = b.const(np.arange(4), DType.INT32)
+    x = b.CONV2D(int8(b, 1, 2, 2, 2), weight, bias, zero, zero, acc_type=DType.INT32)
+    x = b.rescale(x, [0.1, 0.2, 0.3, 0.4], DType.INT8)
+    x = b.transpose(b.reshape(x, (1, 2, 2, 1, 2, 2)), (0, 1, 4, 2, 5, 3))
+    return [b.reshape(x, (1, 4, 4, 1))]
+
+
 PASSES_WITH_EXAMPLES = [
     assign_layout, assign_shapes, cancel_transposes, cancel_reshapes, fold_constants,
     flatten_concats, merge_slices, fold_padding, merge_tables, merge_rescales, merge_clamps,
     remove_identities, cheapen_rescales, cheapen_transposes, split_transposes, cheapen_reductions,
-    separate_rescales, sink_tiles, cheapen_tiles,
+    separate_rescales, sink_tiles, cheapen_tiles, fuse_depth_to_space,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
 EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales

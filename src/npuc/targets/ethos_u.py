@@ -13,16 +13,16 @@ FAMILIES = {
 }
 EXTENSIONS = frozenset({"EXT-INT16", "EXT-INT4", "EXT-DOUBLEROUND"})
 _U55_PASSES = (
-    *TOSA_PASSES, "cheapen_tiles", "cheapen_rescales_u55", "merge_tables", "cheapen_reductions",
-    "cheapen_transposes",
+    *TOSA_PASSES, "fuse_depth_to_space", "cheapen_tiles", "cheapen_rescales_u55", "merge_tables",
+    "cheapen_reductions", "cheapen_transposes",
     "separate_rescales",  # last: a builder would merge them again
 )  # fmt: skip
 PASSES = {
     "EthosU55": _U55_PASSES,
     "EthosU65": _U55_PASSES,
     "EthosU85": (
-        *TOSA_PASSES, "cheapen_tiles", "cheapen_rescales", "merge_tables", "cheapen_reductions",
-        "cheapen_transposes", "split_transposes", "separate_rescales",
+        *TOSA_PASSES, "fuse_depth_to_space", "cheapen_tiles", "cheapen_rescales", "merge_tables",
+        "cheapen_reductions", "cheapen_transposes", "split_transposes", "separate_rescales",
     ),
 }  # fmt: skip
 
