@@ -107,12 +107,16 @@ class Annotator:
         for node in self.gm.graph.nodes:
             if node.op == "placeholder":
                 self._input(node)
-            elif node.op == "call_function" and self.types.recipe_of(node) is not None:
+            elif self._is_quantized(node):
                 self._op(node)
         for keys in self.tags.values():
             self.groups.join(keys)
         add_softmax_hints(self.gm, self.types, self.groups, self.fused)
         self._write()
+
+    def _is_quantized(self, node: Node) -> bool:
+        is_op = node.op == "call_function" and self.types.recipe_of(node) is not None
+        return is_op and not _is_parameter(node)
 
     # Places
 
@@ -149,6 +153,8 @@ class Annotator:
         name = name_of(node)
         if name == "getitem":
             return  # annotated with the op whose result it picks
+        if node.meta.get("quant_inner") and name not in policy.WEIGHTED:
+            return  # float arithmetic of training
         role = self._role(node)
         operands = self._operands(node, name)
         if role is Role.COMPARE:
@@ -261,9 +267,8 @@ class Annotator:
         """
         if node.op != "call_function":
             return
-        if kind_of(node.target) == "aten.batch_norm":  # in training: torchao fuses it
-            if self._is_inner(node.args[0], node):
-                self.fused.add(node.args[0])  # type: ignore[arg-type]
+        if node.meta.get("quant_inner"):  # between a layer and its norm, in training
+            self.fused.add(node)
             return
         if role_of(kind_of(node.target)) is not Role.CLAMP:
             return
@@ -287,8 +292,9 @@ class Annotator:
         )
 
     def _has_own_range(self, node: Node) -> bool:
-        is_own = self._role(node) is Role.OWN and name_of(node) != "getitem"
-        return is_own and bool(float_operands(node))
+        if name_of(node) == "getitem":
+            return name_of(node.args[0]) == "native_batch_norm"
+        return self._role(node) is Role.OWN and bool(float_operands(node))
 
     # Writing
 

@@ -152,7 +152,8 @@ def _bar(total: int) -> Iterator[Callable[[], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=console.is_terminal) as progress:
         task = progress.add_task("calibrating", total=total)
         yield lambda: progress.advance(task)
 

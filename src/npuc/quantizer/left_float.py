@@ -7,7 +7,7 @@ from typing import Any
 from torch.fx import GraphModule, Node
 
 from npuc.frontend.splice import kind_of
-from npuc.quantizer.fx_values import float_operands, is_float
+from npuc.quantizer.fx_values import is_float
 from npuc.quantizer.policy import LAYOUT, WEIGHTED, Role, op_name, role_of
 
 
@@ -28,20 +28,33 @@ def _computes(node: Node) -> bool:
         return False
     if all(operand.op == "get_attr" for operand in node.all_input_nodes):
         return False  # evaluated at compile time
-    return bool(float_operands(node)) or is_float(node)
+    return bool(_float_operands(node)) or is_float(node)
+
+
+def _float_operands(node: Node) -> list[Node]:
+    """Float operands; the dequantizes that torchao makes have no meta["val"]."""
+    return [v for v in node.all_input_nodes if is_float(v) or _is_dequantize(v)]
 
 
 def _is_integer(node: Node) -> bool:
     kind = kind_of(node.target)
     if role_of(kind) is Role.FLOAT:
         return False
-    # A float constant beside quantized operands can be quantized; the weight of a layer cannot.
-    constants = op_name(kind) not in WEIGHTED
+    if _has_float_weight(node, op_name(kind)):
+        return False
     operands = all(
-        _is_dequantize(operand) or _is_inner(operand) or (constants and operand.op == "get_attr")
-        for operand in float_operands(node)
+        operand.op == "get_attr" or _is_dequantize(operand) or _is_inner(operand)
+        for operand in _float_operands(node)
     )
     return operands and _is_read_quantized(node)
+
+
+def _has_float_weight(node: Node, name: str) -> bool:
+    """A float constant beside quantized operands can be quantized; a layer's weight cannot."""
+    if name not in WEIGHTED:
+        return False
+    weight = node.args[WEIGHTED[name][0]]
+    return isinstance(weight, Node) and weight.op == "get_attr"
 
 
 def _is_qdq(node: Any) -> bool:

@@ -19,6 +19,8 @@ INFINITE = 1e30
 SOFTMAX_DEPTH = 10.0
 # The histogram sees at most this many values of one tensor; the extremes are always exact.
 SAMPLE = 1 << 16
+# So many batches must agree before a single one is called an outlier, by this factor.
+OUTLIER_BATCHES, OUTLIER = 4, 3.0
 # A channel's weight scale is at least this part of the largest one: what is smaller cannot reach
 # the result, and its requantization would leave the range of a multiplier and a shift.
 FINEST = 2.0**-20
@@ -32,7 +34,8 @@ class RangeObserver(ObserverBase):
     It keeps exact extremes and a histogram over [-limit, limit], where limit doubles when a
     value falls outside. The range either covers everything ("minmax"), or minimises the squared
     error: rounding costs scale^2 / 12 per value inside, clipping the square of what is cut off
-    (exact zeros cost nothing, they are representable). The range always includes zero.
+    (exact zeros cost nothing, they are representable). One batch of several does not widen the
+    range beyond three times that of the others. The range always includes zero.
 
     depth, axis: the values feed a softmax along `axis`; what lies more than `depth` below the
         largest of its row is raised to that, since it cannot be told apart in the result.
@@ -60,6 +63,8 @@ class RangeObserver(ObserverBase):
         self.ranges = ranges
         self.depth, self.axis, self.shape, self.floor = depth, axis, shape, floor
         self.low, self.high = math.inf, -math.inf
+        self.lows: list[float] = []  # of each batch
+        self.highs: list[float] = []
         self.limit = 0.0
         self.zeros = 0.0
         self.counts = torch.zeros(self.BINS, dtype=torch.float64)
@@ -76,6 +81,8 @@ class RangeObserver(ObserverBase):
                 return x
             low, high = (float(v) for v in torch.aminmax(values))
         self.low, self.high = min(self.low, low), max(self.high, high)
+        self.lows.append(low)
+        self.highs.append(high)
         if self.ranges != "minmax":
             self._count(values.flatten())
         return x
@@ -119,7 +126,8 @@ class RangeObserver(ObserverBase):
         low, high = min(self.low, 0.0), max(self.high, 0.0)
         if self.ranges == "minmax" or low >= high or not bool(self.counts.any()):
             return low, high
-        return self._least_error(low, high)
+        reach = max(_without_one_outlier([-v for v in self.lows]), _without_one_outlier(self.highs))
+        return self._least_error(max(low, -reach), min(high, reach))
 
     def _least_error(self, low: float, high: float) -> tuple[float, float]:
         symmetric = self.qscheme == torch.per_tensor_symmetric
@@ -163,6 +171,14 @@ class RangeObserver(ObserverBase):
         """Scale (float32) and zero point (int64), one entry each."""
         low, high = self.range()
         return qparams(low, high, self.quant_min, self.quant_max, self.qscheme)
+
+
+def _without_one_outlier(largest: list[float]) -> float:
+    """The largest of the batches' extremes, at most three times the second largest of several."""
+    ordered = sorted(largest)
+    if len(ordered) < OUTLIER_BATCHES:
+        return ordered[-1]
+    return min(ordered[-1], OUTLIER * max(ordered[-2], 0.0))
 
 
 class FunctionObserver(RangeObserver):

@@ -95,7 +95,7 @@ WEIGHTED: dict[str, tuple[int, int, int]] = {
 FLOAT_PARAMETERS = names(
     """
     layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm
-    _fused_rms_norm batch_norm _native_batch_norm_legit_no_training prelu _prelu_kernel
+    _fused_rms_norm native_batch_norm prelu _prelu_kernel
     """
 )
 

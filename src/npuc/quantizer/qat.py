@@ -7,14 +7,14 @@ from types import MethodType
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
 from npuc.errors import BadInput
-from npuc.frontend.fold_batch_norm import fold_batch_norm
 from npuc.frontend.splice import kind_of
 from npuc.quantizer.annotate import NpucQuantizer
 from npuc.quantizer.recipe import Recipe
+from npuc.quantizer.train_norms import fold_trained_norms, fuse_norms
 
 
 def prepare_qat(
@@ -37,7 +37,7 @@ def prepare_qat(
     if not isinstance(model, GraphModule):
         exported = torch.export.export(model.train(), tuple(example_inputs), strict=False)
         gm = exported.module(check_guards=False)
-    _freeze_lone_norms(gm)
+    fuse_norms(gm)
     quantizer = NpucQuantizer(replace(recipe, is_qat=True))
     prepared = prepare_qat_pt2e(gm, quantizer)
     prepared.train = MethodType(_set_training, prepared)  # type: ignore[method-assign]
@@ -48,11 +48,12 @@ def prepare_qat(
 def convert_qat(trained: GraphModule) -> GraphModule:
     """A trained graph -> the converted PT2E graph, for `npuc.compile`."""
     _set_training(trained, False)
+    fold_trained_norms(trained)
     return convert_pt2e(trained)
 
 
 # Position of the training flag. (torchao's own switch sets every dropout's probability to 0.5.)
-_TRAINING_FLAG = {"aten.dropout": 2, "aten.feature_dropout": 2, "aten.batch_norm": 5}
+_TRAINING_FLAG = {"aten.dropout": 2, "aten.feature_dropout": 2, "aten.native_batch_norm": 5}
 
 
 def _set_training(gm: GraphModule, mode: bool = True) -> GraphModule:
@@ -68,22 +69,3 @@ def _set_training(gm: GraphModule, mode: bool = True) -> GraphModule:
 
 def _set_inference(gm: GraphModule) -> GraphModule:
     return _set_training(gm, False)
-
-
-def _freeze_lone_norms(gm: GraphModule) -> None:
-    """Freeze and fold the batch norms that torchao cannot train with a convolution."""
-    for node in gm.graph.nodes:
-        is_norm = node.op == "call_function" and kind_of(node.target) == "aten.batch_norm"
-        if is_norm and not _follows_convolution(node):
-            node.args = (*node.args[:5], False, *node.args[6:])
-    fold_batch_norm(gm)
-
-
-def _follows_convolution(norm: Node) -> bool:
-    layer = norm.args[0]
-    return (
-        isinstance(layer, Node)
-        and layer.op == "call_function"
-        and kind_of(layer.target).startswith(("aten.conv1d", "aten.conv2d", "aten.conv_transpose"))
-        and len(layer.users) == 1
-    )

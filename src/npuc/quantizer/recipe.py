@@ -6,7 +6,8 @@ A recipe says nothing about ops or targets; `policy.py` knows what an op allows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Union
 
@@ -73,7 +74,7 @@ class Recipe:
     def named(name: str) -> Recipe:
         """A recipe by name: "int8", "a16w8" or "a8w4"."""
         if name in NAMED:
-            return replace(NAMED[name])
+            return deepcopy(NAMED[name])
         close = get_close_matches(name, NAMED, n=2) or NAMED
         raise BadInput(f"no recipe is named {name!r}", hint=f"choose {' or '.join(close)}")
 

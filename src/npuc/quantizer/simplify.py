@@ -140,10 +140,12 @@ def _mutated_buffers(gm: GraphModule) -> set[str]:
     """Names of the buffers that the program writes: state, not constants."""
     found = set()
     for node in gm.graph.nodes:
-        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
-            first = node.args[0] if node.args else None
-            if isinstance(first, Node) and first.op == "get_attr":
-                found.add(str(first.target))
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        written = list(node.args[:1]) if node.target._schema.is_mutable else []
+        if name_of(node).endswith("batch_norm"):
+            written = list(node.args[3:5])  # its schema does not say that it writes them
+        found |= {str(v.target) for v in written if isinstance(v, Node) and v.op == "get_attr"}
     return found
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torchao.quantization.pt2e import FusedMovingAvgObsFakeQuantize
+from torchao.quantization.pt2e import FakeQuantize
 from torchao.quantization.pt2e.observer import (
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
@@ -78,6 +78,8 @@ def activation(name: str, recipe: Recipe, kind: Kind) -> Any:
     )
 
 
+# The plain FakeQuantize: the fused one computes scales that differ from the converted ones by
+# 1/255, and takes no channel axis but 0.
 def _trained_activation(name: str, kind: Kind) -> Any:
     dtype, low, high, scheme = ACTIVATIONS[name]
     if kind.ends is not None:
@@ -85,9 +87,7 @@ def _trained_activation(name: str, kind: Kind) -> Any:
         symmetric = kind.ends[0] < 0 or scheme == torch.per_tensor_symmetric
         scale, zero = (2 / levels, 0) if symmetric else (1 / levels, low)
         return FixedQParamsQuantizationSpec(dtype, scale, zero, low, high, scheme)
-    observer = FusedMovingAvgObsFakeQuantize.with_args(
-        observer=MovingAverageMinMaxObserver, eps=2**-16
-    )
+    observer = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=2**-16)
     return QuantizationSpec(dtype, observer, quant_min=low, quant_max=high, qscheme=scheme)
 
 
@@ -98,13 +98,11 @@ def weight(recipe: Recipe, axis: int) -> QuantizationSpec:
     if not recipe.is_qat:
         observer = WeightObserver.with_args(ranges=recipe.ranges, ch_axis=axis)
     elif recipe.per_channel:
-        observer = FusedMovingAvgObsFakeQuantize.with_args(
+        observer = FakeQuantize.with_args(
             observer=MovingAveragePerChannelMinMaxObserver, eps=2**-16
         )
     else:
-        observer = FusedMovingAvgObsFakeQuantize.with_args(
-            observer=MovingAverageMinMaxObserver, eps=2**-16
-        )
+        observer = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=2**-16)
     return QuantizationSpec(
         torch.int8,
         observer,
