@@ -5,7 +5,7 @@ from npuc.ir.builder import Builder, live_ops
 from npuc.ir.dtype import DType
 from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
 from npuc.ir.sweep import finish_mapped, remove_dead, sweep, sweep_ops
-from npuc.ir.types import Dim, Quant, Shape, SymDim, TensorType
+from npuc.ir.types import Dim, Quant, Shape, SymbolicShape, SymDim, TensorType
 
 __all__ = [
     "NOWHERE",
@@ -20,6 +20,7 @@ __all__ = [
     "Quant",
     "Shape",
     "SymDim",
+    "SymbolicShape",
     "TensorType",
     "Value",
     "finish_mapped",

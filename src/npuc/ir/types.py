@@ -24,6 +24,13 @@ class SymDim:
     def __repr__(self) -> str:
         return self.name
 
+    def __int__(self) -> int:
+        raise SymbolicShape(f"dimension {self.name} is known only at run time")
+
+
+class SymbolicShape(ValueError):
+    """Numbers were needed of a shape that is known only at run time."""
+
 
 Dim = Union[int, SymDim]
 Shape = tuple[Dim, ...]
@@ -132,9 +139,9 @@ class TensorType:
 
     @property
     def ints(self) -> tuple[int, ...]:
-        """The shape of a static type; ValueError for a symbolic dimension."""
+        """The shape of a static type; SymbolicShape (a ValueError) for a symbolic dimension."""
         if not self.is_static:
-            raise ValueError(f"shape {self.shape} has symbolic dimensions")
+            raise SymbolicShape(f"shape {self.shape} has dimensions known only at run time")
         return self.shape  # type: ignore[return-value]
 
     @property

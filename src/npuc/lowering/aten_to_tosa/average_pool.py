@@ -25,7 +25,8 @@ def avg_pool2d(
 ) -> Value:  # fmt: skip
     """avg_pool2d -> AVG_POOL2D; DEPTHWISE_CONV2D of ones where the divisor is another one."""
     axes = windows(b, kernel, stride, padding)
-    counts = [divisors(w, s, count_include_pad) for w, s in zip(axes, x.type.ints[2:], strict=True)]
+    sizes = [int(d) for d in x.type.shape[2:]]  # type: ignore[arg-type]
+    counts = [divisors(w, s, count_include_pad) for w, s in zip(axes, sizes, strict=True)]
     if divisor_override is not None:
         counts = [np.ones(axes[0].out), np.full(axes[1].out, divisor_override)]
     out = b.out[0].transposed(NHWC[4])
@@ -149,7 +150,8 @@ def average_window(
 ) -> Value:  # fmt: skip
     """Sum of each window of [N, H, W, C] over counts[0][row] * counts[1][column], as type `out`."""
     check_type(b, x)
-    elements = [divisors(w, s, False) for w, s in zip(axes, x.type.ints[1:3], strict=True)]
+    sizes = [int(d) for d in x.type.shape[1:3]]  # type: ignore[arg-type]
+    elements = [divisors(w, s, False) for w, s in zip(axes, sizes, strict=True)]
     of_elements = all(np.array_equal(c, e) for c, e in zip(counts, elements, strict=True))
     if of_elements and same_codes(x.type, out):
         return recode(b, _average(b, x, axes), out)
@@ -194,7 +196,7 @@ def _average(b: TosaBuilder, x: Value, axes: Sequence[Window]) -> Value:
 def accumulate(b: TosaBuilder, x: Value, axes: Sequence[Window], weight: float) -> Value:
     """Sums of the windows, each element times `weight` (1 for integers)."""
     x, pad = fit(b, x, axes)
-    dtype, channels = x.type.dtype, x.type.ints[3]
+    dtype, channels = x.type.dtype, int(x.type.shape[3])  # type: ignore[arg-type]
     kernel_type = dtype if dtype.is_float else DType.INT8
     shape = (axes[0].kernel, axes[1].kernel, channels, 1)
     kernel = b.const(np.full(shape, weight, kernel_type.numpy), kernel_type)

@@ -196,7 +196,7 @@ def _standardized(
 
 
 def _mean(b: TosaBuilder, x: Value, axes: Sequence[int]) -> Value:
-    count = prod(x.type.ints[a] for a in axes)
+    count = prod(int(x.type.shape[a]) for a in axes)  # type: ignore[arg-type]
     for axis in axes:
         x = b.REDUCE_SUM(x, axis=axis)
     return x if not axes else _times(b, x, b.scalar(1 / count, DType.FP32, x.type.rank))
