@@ -1,9 +1,10 @@
 """A depth-to-space behind a convolution as a convolution per row of the enlarged pixels (Ethos-U).
 
 out[h * r + i, w * r + j, c] = conv[h, w, channel(i, j, c)]: the convolution for row i writes its
-channels in the order (j, c), which is the memory order of that row, and the rows are joined by a
-CONCAT that moves nothing. The transpositions of a pixel shuffle vanish into the order of constant
-weights. Exact. Vela 5.2, 32x32x256 to 64x64x64: 821k to 428k cycles (U55), 1.65M to 200k (U85).
+channels in the order (j, c), which is the memory order of that row, and a CONCAT along the width
+puts the rows where they belong without a copy. The transpositions of a pixel shuffle vanish into
+the order of constant weights. Exact. Vela 5.2, 3x3 convolution and shuffle to 64x64x32: 530k to 299k
+cycles (U55), 396k to 200k (U85); joined along the channels, behind RESHAPEs, every part is copied.
 """
 
 from __future__ import annotations
@@ -124,12 +125,9 @@ def _channels(moves: list[Op], before: tuple[int, ...], after: tuple[int, ...]) 
 def _rows(b: OpBuilder, match: DepthToSpace, operands: tuple[Value, ...], last: Op) -> Value:
     """The convolution of every row of the enlarged pixels, joined."""
     out = last.results[0].type
-    parts = []
-    for row in match.channels:
-        y = _part(b, match, operands, row.reshape(-1))
-        _, h, w, depth = y.type.ints
-        parts.append(b.reshape(y, (1, 1, h, w * depth)))
-    joined = b.CONCAT(*parts, axis=3, quant=out.quant)
+    parts = [_part(b, match, operands, row.reshape(-1)) for row in match.channels]
+    # [1, H, W, (j, c)] beside each other along the width: in memory h, i, w, j, c
+    joined = b.CONCAT(*parts, axis=2, quant=out.quant)
     return b.RESHAPE(joined, out.ints, quant=out.quant)  # type: ignore[no-any-return]
 
 
