@@ -101,12 +101,16 @@ def test_sweep_keeps_origins_of_what_keeps_its_shape():
     z = add(b, y, y)
     g = b.finish([z], origins={"y": (y, (1, 0)), "z": (z, None)})
 
-    def reshape_y(b, op, operands):
-        if op.results[0] is not y:
-            return None
-        return b.emit("test.flat", operands[:1], {}, (TensorType(DType.INT8, (4,)),))
+    def reshape_y(shape):
+        def rewrite(b, op, operands):
+            if op.results[0] is not y:
+                return None
+            return b.emit("test.flat", operands[:1], {}, (TensorType(DType.INT8, shape),))
 
-    assert set(sweep(g, reshape_y, Builder()).origins) == {"z"}
+        return rewrite
+
+    assert set(sweep(g, reshape_y((2, 2)), Builder()).origins) == {"z"}
+    assert set(sweep(g, reshape_y((4,)), Builder()).origins) == {"y", "z"}
     assert sweep(g, lambda *a: None, Builder()).origins["y"][1] == (1, 0)
 
 

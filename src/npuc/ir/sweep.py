@@ -7,6 +7,7 @@ from typing import Any
 
 from npuc.ir.builder import Builder
 from npuc.ir.graph import Graph, Op, Value
+from npuc.ir.types import Shape
 
 Rewrite = Callable[[Any, Op, tuple[Value, ...]], Sequence[Value] | None]
 
@@ -16,7 +17,7 @@ def sweep(graph: Graph, rewrite: Rewrite, builder: Builder) -> Graph:
 
     `rewrite(builder, op, operands)` gets each op with its operands already rebuilt and returns
     None to copy it or the values that stand for its results. A replacement of another shape than
-    the original's loses its entry in `origins`. Regions are swept too, before their op.
+    the original's (dimensions of size 1 aside) loses its entry in `origins`. Regions are swept too, before their op.
     """
     new = {v: builder.input(v.type, v.name) for v in graph.inputs}
     sweep_ops(graph, rewrite, builder, new)
@@ -54,9 +55,14 @@ def finish_mapped(graph: Graph, builder: Builder, new: dict[Value, Value]) -> Gr
     origins = {}
     for name, (value, perm) in graph.origins.items():
         mapped = new.get(value)
-        if mapped is not None and mapped.type.shape == value.type.shape:
+        if mapped is not None and _same_elements(mapped.type.shape, value.type.shape):
             origins[name] = (mapped, perm)
     return builder.finish([new[v] for v in graph.outputs], graph.name, origins)
+
+
+def _same_elements(shape: Shape, other: Shape) -> bool:
+    """Whether shapes are equal but for dimensions of size 1."""
+    return shape == other or [d for d in shape if d != 1] == [d for d in other if d != 1]
 
 
 def remove_dead(graph: Graph) -> Graph:

@@ -122,14 +122,16 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
 
     # -- functions of one tensor ------------------------------------------------------------
 
-    def lookup(self, x: Value, function: Function, out: TensorType) -> Value:
-        """`function` of 8-bit or 16-bit `x`, exactly: GATHER from a table of all codes.
+    def lookup(self, x: Value, function: Function, out: TensorType, low: int | None = None) -> Value:
+        """`function` of 8-bit or 16-bit `x`, exactly: GATHER from a table of all codes from `low`
+        (default: the smallest) on.
 
         TFLite has no table operator. CAST takes the codes as they are, ADD makes them indices.
         """
         quant, result = x.type.quant, out.quant
         assert quant is not None and result is not None
-        low, high = x.type.dtype.range
+        first, high = x.type.dtype.range
+        low = first if low is None else low
         codes = np.arange(low, high + 1)
         real = (codes - quant.zp).astype(np.float32) * np.float32(quant.s)
         with np.errstate(all="ignore"):

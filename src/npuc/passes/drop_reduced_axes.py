@@ -8,16 +8,24 @@ from npuc.passes.layout.tflite_operators import REDUCTIONS
 
 
 def drop_reduced_axes(graph: Graph, limits: TfliteLimits) -> Graph:
-    """RESHAPE(MEAN(x, keep_dims=True)) -> MEAN(x, keep_dims=False)."""
+    """RESHAPE(MEAN(x, keep_dims=True)) -> MEAN(x, keep_dims=False), where nothing else reads it."""
+    readers, outputs = graph.readers(), set(graph.outputs)
 
     def rewrite(b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        maker = operands[0].op if op.kind == "tflite.RESHAPE" else None
-        if maker is None or maker.kind[7:] not in REDUCTIONS or not maker.attrs["keep_dims"]:
+        if op.kind == "tflite.RESHAPE" and operands[0].type.shape == op.results[0].type.shape:
+            return operands
+        if op.kind.partition(".")[2] not in REDUCTIONS or not op.attrs["keep_dims"]:
             return None
-        axes, shape = set(maker.attrs["axes"]), maker.results[0].type.ints
-        if tuple(d for i, d in enumerate(shape) if i not in axes) != op.results[0].type.shape:
+        (result,), axes = op.results, set(op.attrs["axes"])
+        shape = tuple(d for i, d in enumerate(result.type.ints) if i not in axes)
+        found = readers.get(result, [])
+        if result in outputs or not found or any(not _makes(r, shape) for r in found):
             return None
-        attrs = {**maker.attrs, "keep_dims": False}
-        return b.emit(maker.kind, maker.operands, attrs, [op.results[0].type], loc=maker.loc)
+        attrs = {**op.attrs, "keep_dims": False}
+        return b.emit(op.kind, operands, attrs, [result.type.with_(shape=shape)], loc=op.loc)
 
     return sweep(graph, rewrite, limits.op_builder())
+
+
+def _makes(reader: Op, shape: tuple[int, ...]) -> bool:
+    return reader.kind == "tflite.RESHAPE" and reader.results[0].type.shape == shape

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 
 import numpy as np
 
-from npuc.ir import DType, Value
+from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tflite.operands import wide_type
-from npuc.lowering.aten_to_tflite.reduce import spread
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import (
     TfliteBuilder,
@@ -17,6 +17,13 @@ from npuc.lowering.tflite_builder import (
     real_values,
     symmetric,
 )
+
+#: parameters of rows whose largest magnitude is 1, and of their squares
+UNIT = symmetric(1.0)
+#: 1 / sqrt(v) of the smallest variance v that is told from zero
+LARGEST_ROOT = 32.0
+#: part of a variance that is left away
+NEGLIGIBLE = 2e-4
 
 
 @lowers("aten.batch_norm", dialect="tflite")
@@ -40,7 +47,6 @@ def batch_norm(
 
 def _affine_channels(b: TfliteBuilder, x: Value, scale: np.ndarray, shift: np.ndarray) -> Value:
     """scale * x + shift per channel (axis 1), exact to the last step: a depthwise convolution."""
-    from npuc.ir import Quant
     from npuc.lowering.aten_to_tflite.emit_convolution import Convolution, emit_convolution
     from npuc.lowering.aten_to_tflite.weights import Weights, read_weights
 
@@ -119,26 +125,23 @@ def _quantized(
     b: TfliteBuilder, x: Value, axes: Sequence[int], weight: Value | None, bias: Value | None,
     eps: float, centered: bool,
 ) -> Value:  # fmt: skip
+    """In INT16. A row is first divided by (about) its largest magnitude, so that its squares fill
+    their range whatever the row's variance is: a norm does not see a factor of its row."""
     out, rank = b.out[0], x.type.rank
     b.require(all(v is None or v.is_const for v in (weight, bias)), "computed weights of a norm")
     assert x.type.quant is not None and out.quant is not None
-    if centered:
-        difference, variance = spread(b, x, axes)
-    else:
-        difference = b.widened(x)
-        largest = largest_magnitude(x.type.quant) ** 2
-        square = b.MUL(difference, difference, quant=symmetric(largest))
-        variance = b.MEAN(square, axes=axes, keep_dims=True, quant=symmetric(largest))
-    assert variance.type.quant is not None
-    # Below one step of the variance nothing is known: the smallest that counts is half of it.
-    floor = max(eps, variance.type.quant.s / 2)
-    inverse = b.lookup(
-        variance, lambda v: 1 / np.sqrt(np.maximum(v, 0) + floor),
-        variance.type.with_(quant=symmetric(1 / np.sqrt(floor))),
-    )  # fmt: skip
+    difference = centered_rows(b, x, axes) if centered else b.widened(x)
+    row, offset = _unit_rows(b, difference, axes, eps)
+    variance = b.MEAN(
+        b.MUL(row, row, quant=UNIT), axes=axes, keep_dims=True, quant=UNIT
+    )
+    if offset is not None:
+        variance = b.ADD(variance, offset, quant=UNIT)
+    inverse = b.GATHER(
+        b.const(inverse_roots(), DType.INT16, symmetric(LARGEST_ROOT)), b.CAST(variance, dtype=DType.INT32)
+    )
     count = prod(x.type.ints[a] for a in axes)
-    normal = symmetric(min(np.sqrt(count), 16.0))
-    y = b.MUL(difference, inverse, quant=normal)
+    y = b.MUL(row, inverse, quant=symmetric(min(np.sqrt(count), 16.0)))
     result = wide_type(out).quant
     if weight is not None:
         factor = b.real_const(b.match_rank(weight, rank).array, DType.INT16)
@@ -146,3 +149,46 @@ def _quantized(
     if bias is not None:
         y = b.ADD(y, b.real_const(b.match_rank(bias, rank).array, DType.INT16), quant=result)
     return b.requantize(y, out)
+
+
+def _unit_rows(
+    b: TfliteBuilder, x: Value, axes: Sequence[int], eps: float
+) -> tuple[Value, Value | None]:
+    """Rows times a factor f per row that brings their largest magnitude near 1, and eps * f * f
+    (None where it is too small to matter).
+
+    f is 1 / m with m of 8 bits; rows below 1/128 of the range all take the same f.
+    """
+    assert x.type.quant is not None
+    largest = largest_magnitude(x.type.quant)
+    smallest = max(largest / 128, 8 * np.sqrt(eps))
+    top = b.REDUCE_MAX(b.ABS(x, quant=x.type.quant), axes=axes, keep_dims=True)
+    coarse = Quant(largest / 255, -128, None, *DType.INT8.range)
+    top = b.requantize(top, top.type.with_(dtype=DType.INT8, quant=coarse))
+
+    def factor(m: np.ndarray) -> np.ndarray:
+        return 0.98 / np.maximum(m + coarse.s / 2, smallest)  # m was rounded: no row passes 1
+
+    type = top.type.with_(dtype=DType.INT16, quant=symmetric(0.98 / smallest))
+    row = b.MUL(x, b.lookup(top, factor, type), quant=UNIT)
+    if eps / smallest**2 < NEGLIGIBLE:
+        return row, None
+    offset = b.lookup(top, lambda m: eps * factor(m) ** 2, type.with_(quant=UNIT))
+    return row, offset
+
+
+def centered_rows(b: TfliteBuilder, x: Value, axes: Sequence[int]) -> Value:
+    """x minus its mean along the axes, as INT16."""
+    wide = b.widened(x)
+    quant = x.type.quant
+    assert quant is not None
+    mean = b.MEAN(wide, axes=axes, keep_dims=True, quant=wide.type.quant)
+    width = quant.s * (quant.qmax - quant.qmin)
+    return b.SUB(wide, mean, quant=symmetric(min(width, 2 * largest_magnitude(quant))))  # type: ignore[no-any-return]
+
+
+@cache
+def inverse_roots() -> np.ndarray:
+    """Codes of 1 / sqrt(v) for the codes 0..32767 of v in 0..1; one table for all norms."""
+    values = np.maximum(np.arange(2**15), 0.5) * UNIT.s
+    return symmetric(LARGEST_ROOT).quantize(1 / np.sqrt(values)).astype(np.int16)

@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from npuc.dialects.tflite import same_padding
+from npuc.dialects.tflite import same_padding, same_parameters
 from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tflite.emit_convolution import pad_spatial, strided
 from npuc.lowering.registry import lowers
@@ -42,6 +42,11 @@ class Window:
         """Whether SAME says this padding."""
         pads = same_padding(self.size, self.kernel, self.stride, self.dilation)
         return pads == (self.before, self.needed) and -(-self.size // self.stride) == self.out
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the one window is the axis."""
+        return self.out == 1 and self.before == self.needed == 0 and self.kernel == self.size
 
     def counts(self, include_pad: bool) -> np.ndarray:
         """Elements that each position averages over, as PyTorch counts them."""
@@ -139,8 +144,17 @@ def avg_pool2d(
 ) -> Value:  # fmt: skip
     """avg_pool2d -> AVERAGE_POOL_2D; where it divides by other counts, corrected by a MUL."""
     rows, columns = windows(b, x, kernel, stride, padding)
-    y = mean_window(b, b.nhwc(x), rows, columns, count_include_pad, divisor_override)
+    y = b.nhwc(x)
+    if y.type.quant is not None and not _keeps_parameters(b, y):
+        if rows.is_whole and columns.is_whole and divisor_override is None and y.type.dtype is b.out[0].dtype:
+            return b.nchw(b.MEAN(y, axes=(1, 2), keep_dims=True, quant=b.out[0].quant))
+        y = b.widened(y)  # a finer result needs the fractions
+    y = mean_window(b, y, rows, columns, count_include_pad, divisor_override)
     return b.as_result(b.nchw(y))
+
+
+def _keeps_parameters(b: TfliteBuilder, x: Value) -> bool:
+    return x.type.dtype is b.out[0].dtype and same_parameters(x.type.quant, b.out[0].quant)
 
 
 @lowers("aten.avg_pool3d", dialect="tflite")
@@ -198,8 +212,11 @@ def adaptive_avg_pool2d(b: TfliteBuilder, x: Value, output_size: Sequence[int]) 
     n, c, h, w = x.type.ints
     rows, columns = (means(size, out) for size, out in zip((h, w), b.out[0].ints[2:]))
     matrix = np.kron(rows, columns)
-    y = by_matrix(b, b.reshape(x, (n * c, h * w)), matrix)
-    return b.as_result(b.reshape(y, b.out[0].ints))
+    out = b.out[0]
+    y = b.reshape(x, (n * c, h * w))
+    if x.type.dtype is not out.dtype:
+        return b.as_result(b.reshape(by_matrix(b, b.widened(y), matrix), out.ints))
+    return b.reshape(by_matrix(b, y, matrix, out.quant), out.ints)
 
 
 def means(size: int, out: int) -> np.ndarray:

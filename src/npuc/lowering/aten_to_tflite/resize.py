@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from npuc.dialects.tflite import same_parameters
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tflite.operands import wide_type
 from npuc.lowering.registry import lowers
@@ -63,6 +64,8 @@ def bilinear(
     rounded = any(np.any(w * FRACTION_16 % 1) for w in weights) and x.type.dtype is DType.INT16
     if other_scale or rounded:
         return by_matrices(b, x, weights)
+    if x.type.quant is not None and not same_parameters(x.type.quant, b.out[0].quant):
+        x = b.widened(x)  # a finer result needs the fractions
     y = b.RESIZE_BILINEAR(
         b.nhwc(x), size=outs, align_corners=align_corners, half_pixel_centers=not align_corners
     )
