@@ -3,7 +3,7 @@
 out[h * r + i, w * r + j, c] = conv[h, w, channel(i, j, c)]: the convolution for row i writes its
 channels in the order (j, c), which is the memory order of that row, and a CONCAT along the width
 puts the rows where they belong without a copy. The transpositions of a pixel shuffle vanish into
-the order of constant weights. Exact. Vela 5.2, 3x3 convolution and shuffle to 64x64x32: 530k to 299k
+the order of constant weights. Exact. Vela 5.2, 3x3 convolution, shuffle to 64x64x32: 530k to 299k
 cycles (U55), 396k to 200k (U85); joined along the channels, behind RESHAPEs, every part is copied.
 """
 

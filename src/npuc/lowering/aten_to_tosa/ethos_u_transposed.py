@@ -19,6 +19,7 @@ from npuc.lowering.aten_to_tosa.emit_convolution import (
     split_groups,
 )
 from npuc.lowering.aten_to_tosa.ethos_u_fold import repeat_channels
+from npuc.lowering.aten_to_tosa.take import join
 from npuc.lowering.aten_to_tosa.transposed_convolution import as_ordinary, spread_kernel
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -67,9 +68,10 @@ def emit_sub_pixel(b: TosaBuilder, conv: Convolution, emit: Emit) -> Value:
             phase = _phase_convolution(b, conv, kernel, row, group)
             out = conv.out.with_(shape=(n, high, wide, len(group) * o))
             phases.append(emit(b, replace(phase, out=out)))
-        band = join_channels(b, phases)
-        bands.append(b.reshape(band, (1, 1, n * high, wide * sx * o)))
-    whole = b.reshape(join_channels(b, bands), (n, high * sy, wide * sx, o))
+        bands.append(join_channels(b, phases))
+    # along the width: in memory each row of a band then follows that of the band before. Vela writes
+    # such a CONCAT in place; one along the channels, behind RESHAPEs, is a copy
+    whole = b.reshape(join(b, bands, 2), (n, high * sy, wide * sx, o))
     return b.slice(whole, (0, 0, 0, 0), conv.out.ints)
 
 
