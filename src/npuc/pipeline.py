@@ -202,7 +202,7 @@ class _Job:
             refuse_open_sizes(graph, self.target.name)
         with self.stage("lower"):
             lowered = lower(graph, self.target.limits, self.target.families)
-        self.types = {name: v.type for name, (v, _) in lowered.graph.origins.items()}
+        self.types = {name: v.type for name, (v, _) in lowered.graph.all_origins().items()}
         self.keep_stage("lower", lowered.graph)
         return lowered
 

@@ -58,7 +58,7 @@ def check(
 
     report = CheckReport(samples=1)
     with torch.no_grad():
-        observed = observe(values, subject.graph.origins, subject.types)
+        observed = observe(values, subject.graph.all_origins(), subject.types)
         interpreter = CheckingInterpreter(
             subject.program.reference_module(), observed, subject.where
         )

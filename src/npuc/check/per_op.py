@@ -52,38 +52,64 @@ class CheckingInterpreter(torch.fx.Interpreter):
     """Runs the model's FX graph; each value that the compiled graph produced replaces PyTorch's
     after it was compared with it.
 
-    `observed` maps names of FX nodes to what the compiled graph holds for them.
+    `observed` maps names of FX nodes to what the compiled graph holds for them, `path` is in front
+    of them in the branch or body of a loop that `module` is.
     """
 
     def __init__(
         self, module: torch.fx.GraphModule, observed: Mapping[str, Observed],
-        where: Mapping[str, str],
+        where: Mapping[str, str], path: str = "",
     ) -> None:  # fmt: skip
         super().__init__(module)
         self.observed = observed
         self.where = where
+        self.path = path
         self.found: list[OpCheck] = []
         self.unobserved = 0
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        if n.op == "placeholder" and n.name in self.observed:
+        name = self.path + n.name
+        if n.op == "placeholder" and name in self.observed:
             like = super().run_node(n)
-            return _to_torch(*self.observed[n.name].as_in_model(like.shape), like)
+            return _to_torch(*self.observed[name].as_in_model(like.shape), like)
+        if isinstance(n.target, torch._ops.HigherOrderOperator):
+            return self._control_flow(n, name)
         result = super().run_node(n)
         if n.op != "call_function" or not isinstance(result, torch.Tensor):
             return result
         if _is_qdq(n):
             return result
-        if n.name not in self.observed:
+        if name not in self.observed:
             self.unobserved += 1
             return result
-        array, type = self.observed[n.name].as_in_model(result.shape)
+        array, type = self.observed[name].as_in_model(result.shape)
         error, steps = difference(array, type, result)
-        where = self.where.get(n.name, n.name)
-        self.found.append(OpCheck(n.name, where, error, steps))
+        where = self.where.get(name, name)
+        self.found.append(OpCheck(name, where, error, steps))
         if not error <= tolerance(type):
             raise _departs(n, where, array, type, result, error, steps)
         return _to_torch(array, type, result)
+
+    def _control_flow(self, n: torch.fx.Node, name: str) -> Any:
+        """The results of a branch, or of the last iteration of a loop on what the compiled loop had
+        before it; the ops in there are compared too."""
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        kind = getattr(n.target, "_name", "")
+        if kind == "cond":
+            taken = bool(args[0])
+            path = f"{name}_{'then' if taken else 'else'}."
+            return self._inside(args[1 if taken else 2], path, args[3])
+        body, path = args[1], f"{name}_body."
+        if not any(path + p.name in self.observed for p in body.graph.nodes):
+            return n.target(*args, **kwargs)  # type: ignore[operator]
+        return self._inside(body, path, [*args[2], *args[3]])
+
+    def _inside(self, body: torch.fx.GraphModule, path: str, inputs: Sequence[Any]) -> Any:
+        inner = CheckingInterpreter(body, self.observed, self.where, path)
+        results = inner.run(*inputs)
+        self.found += inner.found
+        self.unobserved += inner.unobserved
+        return results
 
 
 def _is_qdq(n: torch.fx.Node) -> bool:

@@ -53,11 +53,15 @@ def evaluate_all(
     arrays: Sequence[Array],
     undefined: Callable[[Op, str], None] | None = None,
 ) -> dict[Value, Array]:
-    """The arrays of all inputs, constants, intermediates and outputs (not those inside regions)."""
-    values = [*graph.inputs, *(r for op in graph.ops for r in op.results)]
+    """The arrays of all inputs, constants, intermediates and outputs.
+
+    Those of a region are there when it ran, those of a loop are of its last iteration.
+    """
+    values = [*graph.inputs, *(r for op in graph.walk() for r in op.results)]
+    values += [v for op in graph.walk() for region in op.regions for v in region.inputs]
     keep: dict[Value, Any] = dict.fromkeys(values)
     evaluate(graph, arrays, keep, undefined=undefined)
-    return keep
+    return {value: array for value, array in keep.items() if array is not None}
 
 
 def check_inputs(graph: Graph, arrays: Sequence[Array]) -> None:

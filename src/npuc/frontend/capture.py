@@ -22,6 +22,7 @@ from npuc.frontend.export_module import export_module
 from npuc.frontend.functional_copy import FunctionalCopy
 from npuc.frontend.fx_targets import aten_op
 from npuc.frontend.program import Input, Output, Program, State
+from npuc.frontend.sink_constants import sink_constants
 from npuc.frontend.splice import fetch, kind_of
 from npuc.frontend.symbolic import bounds_of, hint_of
 
@@ -204,6 +205,7 @@ class _Draft:
                 returned.append(new)
         states = self._states(returned, len(tensors))
         module = copy.finish(returned, re.sub(r"\W", "_", name) or "Program")
+        sink_constants(module)
         return Program(
             module, name or "model", inputs, outputs, in_spec, out_spec, None,
             states, mutated, bounds_of(gm),

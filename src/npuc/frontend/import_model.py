@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING, Any
 
 from npuc.ir import Graph
@@ -41,11 +41,21 @@ def prepare(program: Program, known_kinds: Set[str]) -> None:
     from npuc.frontend.fold_batch_norm import fold_batch_norm
 
     known = spelled_kinds(frozenset(known_kinds))
-    gm = program.graph_module
-    fold_batch_norm(gm)
-    if any(_takes_batch_statistics(node) for node in gm.graph.nodes):
-        known = known - {"aten.batch_norm", "aten.native_batch_norm"}
-    expand(gm, known.__contains__)
+    for gm in _graphs(program.graph_module):
+        fold_batch_norm(gm)
+        norms = {"aten.batch_norm", "aten.native_batch_norm"}
+        statistics = any(_takes_batch_statistics(node) for node in gm.graph.nodes)
+        expand(gm, (known - norms if statistics else known).__contains__)
+
+
+def _graphs(gm: Any) -> Iterator[Any]:
+    """A graph behind those of its branches and loops."""
+    from torch.fx import GraphModule
+
+    for child in gm.children():
+        if isinstance(child, GraphModule):
+            yield from _graphs(child)
+    yield gm
 
 
 def _takes_batch_statistics(node: Any) -> bool:

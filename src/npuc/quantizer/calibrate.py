@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,9 +26,11 @@ from npuc.quantizer.adjust_layers import (
     weighted_layers,
 )
 from npuc.quantizer.annotate import NpucQuantizer
+from npuc.quantizer.control_flow import Flow, hide, show
 from npuc.quantizer.left_float import left_float
 from npuc.quantizer.recipe import Recipe
 from npuc.quantizer.simplify import simplify
+from npuc.quantizer.unify_observers import unify_observers
 
 
 def everything(kind: str) -> bool:
@@ -81,13 +83,14 @@ def quantize(
 
 @dataclass
 class Prepared:
-    """A graph with observers, ready for calibration."""
+    """A graph with observers, ready for calibration. `program` is None for a branch or loop body."""
 
-    program: Program
+    program: Program | None
     graph: GraphModule
     quantizer: NpucQuantizer
     layers: list[Layer]
     means: Means
+    flows: list[Flow]
 
 
 def prepare(
@@ -100,13 +103,25 @@ def prepare(
     """Simplify and annotate a copy of the program's graph, and insert observers."""
     gm = copy_graph(program.graph_module)
     _tie_states(gm, program)
+    prepared = _prepare_graph(gm, recipe, known, tables16)
+    prepared.program = program
+    unify_observers(prepared)
+    return prepared
+
+
+def _prepare_graph(
+    gm: GraphModule, recipe: Recipe, known: Callable[[str], bool], tables16: bool
+) -> Prepared:
+    """Annotate a graph and those of its branches and loops, in place."""
+    inner = replace(recipe, io=None)
+    flows = hide(gm, lambda body: _prepare_graph(copy_graph(body), inner, known, tables16))
     simplify(gm, known, tables16=tables16)
     if recipe.correct_bias:
         give_biases(gm)
     layers = weighted_layers(gm)
     quantizer = NpucQuantizer(recipe, tables16=tables16, is_simple=True)
     graph = prepare_pt2e(gm, quantizer)
-    return Prepared(program, graph, quantizer, layers, Means(graph, layers))
+    return Prepared(None, graph, quantizer, layers, Means(graph, layers), flows)
 
 
 def copy_graph(gm: GraphModule) -> GraphModule:
@@ -139,6 +154,7 @@ def run_calibration(
 ) -> None:
     """Run input tuples through a prepared graph; may be called again with more."""
     show = sys.stderr.isatty() if progress is None else progress
+    assert prepared.program is not None
     with torch.no_grad(), _bar(len(batches)) if show else nullcontext() as step:
         for batch in batches:
             prepared.means.run(*prepared.program.module_inputs(batch))
@@ -160,17 +176,28 @@ def _bar(total: int) -> Iterator[Callable[[], None]]:
 
 def convert(prepared: Prepared) -> GraphModule:
     """Replace observers by quantize and dequantize nodes; weights become int8 constants."""
+    with torch.no_grad():
+        for flow in prepared.flows:
+            flow.cover()
+    left: list[Node] = []
+    converted = _convert_graph(prepared, left)
+    _tell_left_float(left)
+    return converted
+
+
+def _convert_graph(prepared: Prepared, left: list[Node]) -> GraphModule:
+    """Convert a graph and those of its branches and loops; `left` takes what stays float."""
     quantizer = prepared.quantizer
     means = prepared.means if quantizer.recipe.correct_bias else None
     adjust_layers(prepared.graph, prepared.layers, quantizer.observers, means)
     converted = convert_pt2e(prepared.graph)
-    _tell_left_float(converted, quantizer)
+    left += [node for node in left_float(converted) if node.name not in quantizer.left_float]
+    show(converted, lambda body: _convert_graph(body, left))
     return converted
 
 
-def _tell_left_float(gm: GraphModule, quantizer: NpucQuantizer) -> None:
+def _tell_left_float(left: Sequence[Node]) -> None:
     """Warn about ops that stay float although the recipe does not ask for it."""
-    left = [node for node in left_float(gm) if node.name not in quantizer.left_float]
     if left:
         first = left[0]
         kind = kind_of(first.target)

@@ -227,6 +227,11 @@ class PoolObserver(RangeObserver):
         super().__init__(**options)
         self._source: tuple[ObserverBase, ...] = ()  # in a tuple: it is no submodule
 
+    @property
+    def source(self) -> ObserverBase | None:
+        """The observer of the operand."""
+        return self._source[0] if self._source else None
+
     def follow(self, source: ObserverBase) -> None:
         """Show this observer that of the operand."""
         self._source = (source,)
