@@ -69,8 +69,8 @@ def emit_sub_pixel(b: TosaBuilder, conv: Convolution, emit: Emit) -> Value:
             out = conv.out.with_(shape=(n, high, wide, len(group) * o))
             phases.append(emit(b, replace(phase, out=out)))
         bands.append(join_channels(b, phases))
-    # along the width: in memory each row of a band then follows that of the band before. Vela writes
-    # such a CONCAT in place; one along the channels, behind RESHAPEs, is a copy
+    # along the width: in memory the rows of all bands alternate. Vela writes it in place;
+    # one along the channels, behind RESHAPEs, is a copy
     whole = b.reshape(join(b, bands, 2), (n, high * sy, wide * sx, o))
     return b.slice(whole, (0, 0, 0, 0), conv.out.ints)
 
