@@ -60,30 +60,33 @@ def _mark(node: Node) -> bool:
 def _mark_stream(value: Any, joins: bool) -> bool:
     """Mark a residual stream: the additions in front of a norm and the layers they add.
 
-    `joins`: the stream may begin with a concatenation of 16-bit values (a class token).
+    An addition of which one summand has 8 bits (another norm's result) reads both with 8: summands
+    of one type are one operation. `joins`: the stream may begin with a concatenation of 16-bit
+    values (a class token).
     """
-    marked = False
-    todo = [value]
-    while todo:
-        value = todo.pop()
-        name = _name(value)
-        if name == "add":
-            if not value.meta.get("quant_wide"):
-                todo += value.all_input_nodes
-            marked = _mark(value)
-        elif name == "cat" and joins and all(map(_is_wide_source, value.all_input_nodes)):
-            marked = _mark(value)
-            for operand in value.all_input_nodes:
-                _mark_product(operand)
-        else:
-            marked = _mark_product(value) or marked
-    return marked
+    name = _name(value)
+    if value.meta.get("quant_wide"):
+        return True
+    if name == "add":
+        _mark(value)
+        summands = value.all_input_nodes
+        if all(_is_wide_source(s, joins) for s in summands):
+            for summand in summands:
+                _mark_stream(summand, joins)
+        return True
+    if name == "cat":
+        for operand in value.all_input_nodes:
+            _mark_product(operand)
+        return _mark(value)
+    return _mark_product(value)
 
 
-def _is_wide_source(value: Node) -> bool:
+def _is_wide_source(value: Node, joins: bool) -> bool:
     """Whether a value is a constant, or can have 16 bits for nothing."""
     while _name(value) in _MOVES:
         value = value.args[0]  # type: ignore[assignment]
+    if _name(value) == "cat":
+        return joins and all(_is_wide_source(v, False) for v in value.all_input_nodes)
     return value.op == "get_attr" or _name(value) in _PRODUCTS
 
 
