@@ -10,6 +10,8 @@ import click
 
 from npuc.errors import NpucError
 
+#: libraries that warn about themselves at import
+NOISY = ("torch.utils._pytree", "torchao")
 MODEL_HELP = "MODEL is file.py:function, package.module:function or a .pt2 file."
 
 
@@ -171,9 +173,12 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Any]:
 
 def main() -> None:
     """Entry point: an NpucError is shown as its message with status 1, never as a traceback."""
+    import logging
     import warnings
 
     warnings.showwarning = _show_warning
+    for library in NOISY:
+        logging.getLogger(library).setLevel(logging.ERROR)
     try:
         cli(standalone_mode=True)
     except NpucError as error:

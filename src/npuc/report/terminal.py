@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def console() -> Console:
     """The console of all human output: stderr, so that stdout stays for data."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def summary_line(c: Compilation) -> str:
@@ -43,12 +43,12 @@ def show_compilation(c: Compilation, paths: Sequence[Path], verbose: bool = Fals
     out.print(f"[bold]{escape(c.name)}[/] on [bold]{c.target.name}[/]: {summary_line(c)}")
     if verbose:
         out.print(coverage_table(c.coverage, True))
-    waste = c.waste
-    left = ", ".join(f"{v} {k}" for k, v in waste.items() if isinstance(v, int))
-    out.print(f"  left in the graph: {left}")
-    overhead = c.performance.get("overhead")
-    if overhead:
-        out.print("  overhead cycles: " + ", ".join(f"{k} {count_text(v)}" for k, v in overhead.items()))
+    left = ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in c.waste.items() if v)
+    out.print(f"  left in the graph: {left or 'no data movement, no rescales'}")
+    overhead = c.performance.get("overhead") or {}
+    costs = ", ".join(f"{k} {count_text(v)}" for k, v in overhead.items() if v)
+    if costs:
+        out.print(f"  cycles spent on nothing but: {costs}")
     for port in (*c.io.inputs, *c.io.outputs):
         kind = "in " if port in c.io.inputs else "out"
         quant = f", scale {port.scale:.6g}, zero point {port.zero_point}" if port.scale else ""
