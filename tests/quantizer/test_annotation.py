@@ -243,18 +243,47 @@ def test_states_of_the_model_come_in_and_go_out_with_one_scale():
     assert of(graph, places[state.place].name)[:2] == result.args[1:3]
 
 
-def test_values_in_front_of_norms_and_roots_keep_16_bits():
+def test_a_residual_stream_in_front_of_norms_keeps_16_bits():
+    def model(embed, norm, layer, x):
+        stream = embed(x)
+        return norm(stream + layer(norm(stream)))
+
+    block = Call(model, nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 16))
+    graph = converted(block, (SEQUENCE,))
+    wide, narrow = ("linear", "linear_1", "add"), ("layer_norm", "layer_norm_1")
+    assert {of(graph, name)[2] for name in wide} == {torch.int16}
+    assert {of(graph, name)[2] for name in narrow} == {torch.int8}
+    graph = converted(block, (SEQUENCE,), Recipe(wide_sums=False))
+    assert {p[2] for p in parameters(graph)} == {torch.int8}
+
+
+def test_summands_of_a_wide_sum_have_one_type():
     block = Call(lambda m, n, x: n(m(x) + x), nn.Linear(16, 16), nn.LayerNorm(16))
     graph = converted(block, (SEQUENCE,))
-    assert [of(graph, n)[2] for n in ("linear", "add", "layer_norm")] == [
-        torch.int16,
-        torch.int16,
-        torch.int8,
-    ]
-    narrow = converted(block, (SEQUENCE,), Recipe(wide_sums=False))
-    assert {p[2] for p in parameters(narrow)} == {torch.int8}
-    root = converted(Call(lambda c, x: (c(x) ** 2 + 1e-3).sqrt(), conv()), (IMAGE,))
-    assert of(root, "conv2d")[2] == torch.int16 and of(root, "sqrt")[2] == torch.int8
+    assert [of(graph, n)[2] for n in ("linear", "add")] == [torch.int8, torch.int16]
+
+
+def test_a_class_token_joins_the_stream_with_16_bits_where_the_target_can():
+    class Tokens(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.norm = nn.Linear(16, 16), nn.LayerNorm(16)
+            self.token, self.place = nn.Parameter(torch.randn(1, 1, 16)), torch.ones(1, 7, 16)
+
+        def forward(self, x):
+            tokens = torch.cat([self.token.expand(2, -1, -1), self.embed(x)], 1)
+            return self.norm(tokens + self.place)
+
+    assert of(converted(Tokens(), (SEQUENCE,)), "cat")[2] == torch.int16
+    assert of(converted(Tokens(), (SEQUENCE,), tables16=False), "cat")[2] == torch.int8
+
+
+def test_the_sum_of_squares_in_front_of_a_root_keeps_16_bits():
+    root = Call(lambda c, x: (c(x) ** 2 + 1e-3).sqrt(), conv())
+    graph = converted(root, (IMAGE,))
+    assert of(graph, "conv2d")[2] == torch.int16 and of(graph, "sqrt")[2] == torch.int8
+    graph = converted(root, (IMAGE,), tables16=False)
+    assert {p[2] for p in parameters(graph)} == {torch.int8}
 
 
 @pytest.mark.parametrize(
