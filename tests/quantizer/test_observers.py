@@ -151,7 +151,7 @@ def test_functions(ends, options, x, expected):
 
 def test_averages_follow_their_operand():
     whole = observe(RangeObserver(ranges="minmax"), torch.tensor([-4.0, 4.0]))
-    for reach, follows in ((3.0, True), (0.5, False)):
+    for reach, follows in ((3.0, True), (0.5, False), (6.0, False)):
         pool = PoolObserver(ranges="minmax")
         pool.follow(whole)
         observe(pool, torch.tensor([-reach, reach]))

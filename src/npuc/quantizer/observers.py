@@ -242,7 +242,9 @@ class PoolObserver(RangeObserver):
         if not self._source:
             return scale, zero_point
         given = self._source[0].calculate_qparams()
-        return given if float(scale) >= self.FULL * float(given[0]) else (scale, zero_point)
+        share = float(scale) / float(given[0])
+        # An average with a divisor of its own may also be larger than what it averages.
+        return given if self.FULL <= share <= 1.01 else (scale, zero_point)
 
 
 class WeightObserver(ObserverBase):
