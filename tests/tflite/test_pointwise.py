@@ -268,3 +268,12 @@ def test_glu_and_shifts() -> None:
     ints = rng.integers(0, 9, (3, 4))
     check_tflite("aten.bitwise_left_shift.Tensor", (given(ints), constant(np.array([0, 1, 2, 3]))),
                  torch.bitwise_left_shift)  # fmt: skip
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_sums_of_very_different_scales(bits: int) -> None:
+    """An operand that calibration saw as zero has scale 1; LiteRT's kernel would abort."""
+    x, y = normal(3, 4, scale=1e-6 if bits == 8 else 1e-4), np.zeros((3, 4), np.float32)
+    one = Quant(1.0, 0, None, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    args = (given(x, quant_for(x, bits)), given(y, one))
+    check_tflite("aten.add.Tensor", args, torch.add, kwargs={"alpha": 1}, out_quant=quant_for(x, bits))

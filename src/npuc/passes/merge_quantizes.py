@@ -31,7 +31,7 @@ def merge_quantizes(graph: Graph, limits: TfliteLimits) -> Graph:
         if not op.kind.startswith("tflite."):
             return None
         if op.name in ANY_OPERANDS:
-            operands = tuple([_before(v, op) for v in operands])
+            operands = _sources(op, operands, limits)
         if op.name == "QUANTIZE":
             return _quantize(b, op, operands[0], readers.get(operands[0], 2), limits)
         if operands == op.operands:
@@ -40,6 +40,13 @@ def merge_quantizes(graph: Graph, limits: TfliteLimits) -> Graph:
         return b.emit(op.kind, operands, op.attrs, types, loc=op.loc)
 
     return sweep(graph, rewrite, limits.op_builder())
+
+
+def _sources(op: Op, operands: tuple[Value, ...], limits: TfliteLimits) -> tuple[Value, ...]:
+    """The operands without their QUANTIZEs where the op takes them."""
+    found = tuple([_before(v, op) for v in operands])
+    refused = limits.reason(op.name, found, op.attrs, [r.type for r in op.results])
+    return operands if refused is not None else found
 
 
 def _before(value: Value, reader: Op) -> Value:

@@ -80,6 +80,7 @@ class TfliteLimits:
         return (
             self._types[key]
             or _size_reason(definition, operands, results)
+            or _scale_reason(name, operands, results)
             or (self.chip(name, operands, attrs, results) if self.chip else None)
         )
 
@@ -116,4 +117,23 @@ def _size_reason(
             return f"rank {t.rank} exceeds {definition.max_rank}"
         if 0 in t.shape:
             return f"tensor {t.shape} is empty"
+    return None
+
+
+#: headroom of sums in bits: kernels abort where an operand's scale is this much coarser than the
+#: result's
+SUM_BITS = {DType.INT8: 19, DType.UINT8: 19, DType.INT16: 14}
+
+
+def _scale_reason(
+    name: str, operands: Sequence[Value], results: Sequence[TensorType]
+) -> str | None:
+    """Scales that LiteRT's kernels do not survive."""
+    out = results[0].quant
+    if name not in ("ADD", "SUB") or out is None or results[0].dtype not in SUM_BITS:
+        return None
+    for v in operands:
+        quant, bits = v.type.quant, SUM_BITS[results[0].dtype]
+        if quant is not None and quant.s >= out.s * 2**bits:
+            return f"operand scale {quant.s:g} is more than 2**{bits} times the result's {out.s:g}"
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from npuc.dialects.tflite.limits import SUM_BITS
 from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.tflite_builder import (
     TfliteBuilder,
@@ -65,11 +66,19 @@ def _quantized(
         dtypes <= {DType.INT8, DType.INT16},
         f"LiteRT has no quantized {name} of {', '.join(sorted(d.name for d in dtypes))}",
     )
-    if len(dtypes) == 1:
-        return b.tflite(name, x, y, quant=out.quant, **attrs)  # type: ignore[no-any-return]
-    x, y = b.widened(x), b.widened(y)
-    wide = wide_type(out)
-    return b.requantize(b.tflite(name, x, y, quant=wide.quant, **attrs), out)
+    result = out
+    if len(dtypes) > 1:
+        x, y, result = b.widened(x), b.widened(y), wide_type(out)
+    if name in ("ADD", "SUB"):
+        x, y = _summable(b, x, result), _summable(b, y, result)
+    return b.requantize(b.tflite(name, x, y, quant=result.quant, **attrs), out)
+
+
+def _summable(b: TfliteBuilder, x: Value, out: TensorType) -> Value:
+    """An operand whose one step passes the whole range of the sum gets the sum's parameters."""
+    quant, result = x.type.quant, out.quant
+    assert quant is not None and result is not None
+    return b.requantize(x, out) if quant.s >= result.s * 2 ** SUM_BITS[out.dtype] else x
 
 
 def wide_type(out: TensorType) -> TensorType:

@@ -42,7 +42,7 @@ FIXED_AXES: dict[str, tuple[tuple[str, ...], str]] = {
         ("CONV_2D", "DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D", "RESIZE_BILINEAR",
          "RESIZE_NEAREST_NEIGHBOR", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"), IMAGE,
     ),
-    "TRANSPOSE_CONV": (("", "nhwc"), "nhwc"),
+    "TRANSPOSE_CONV": (("oykx", "nhwc"), "nhwc"),
     "CONV_3D": (("ndhwc",), "ndhwc"),
 }  # fmt: skip
 
