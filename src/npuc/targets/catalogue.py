@@ -28,17 +28,20 @@ def find_target(name: str | Target, options: Mapping[str, Any] | None = None) ->
     """The target called `name`; BadInput with the nearest names where there is none."""
     if isinstance(name, Target):
         return name.with_options(options or {})
-    return _make(name).with_options(options or {})
+    return _make(name, (options or {}).get("route")).with_options(options or {})
 
 
-def _make(name: str) -> Target:
+def _make(name: str, route: str | None = None) -> Target:
     from npuc.targets.ethos_u import ethos_u_target
+    from npuc.targets.ethos_u_tflite import ethos_u_tflite_target
     from npuc.targets.tflite import DESCRIPTIONS, tflite_target
     from npuc.targets.tosa import tosa_target
     from npuc.targets.vela import ACCELERATORS
     from npuc.targets.vgf import vgf_target
 
     lower = str(name).lower()
+    if lower in ACCELERATORS and route == "tflite":
+        return ethos_u_tflite_target(lower)
     if lower in ACCELERATORS:
         return ethos_u_target(lower)
     if lower in DESCRIPTIONS:

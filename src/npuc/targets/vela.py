@@ -128,14 +128,14 @@ def compile_vela(
     options = parse_options(extra_options or {})
     regor, version = load_regor()
     system = read_system(accelerator, system_config, memory_mode, config_ini)
-    limit = _arena_limit(accelerator, system, options)
+    limit = arena_limit(accelerator, system, options)
     signature = read_signature(tosa_bytes)  # guards regor too, which dies of an empty buffer
 
     model, log = _run(
         regor,
         accelerator.family,
         bytes(tosa_bytes),
-        _architecture_text(accelerator, system),
+        architecture_text(accelerator, system),
         options.text(limit),
         listen=options.is_verbose,
         target=target_name,
@@ -221,7 +221,7 @@ def _section(
     return values
 
 
-def _arena_limit(accelerator: Accelerator, system: System, options: VelaOptions) -> int:
+def arena_limit(accelerator: Accelerator, system: System, options: VelaOptions) -> int:
     """The limit that Vela's command line passes: option, else memory mode, else address space.
 
     Without it the scheduler puts everything into the slow memory.
@@ -237,7 +237,7 @@ def _arena_limit(accelerator: Accelerator, system: System, options: VelaOptions)
     return limit
 
 
-def _architecture_text(accelerator: Accelerator, system: System) -> str:
+def architecture_text(accelerator: Accelerator, system: System) -> str:
     return (
         f"[architecture]\nmacs={accelerator.macs}\ncores={accelerator.cores}\n"
         f"[vela]\nsystem_config_name={system.system_config}\n"

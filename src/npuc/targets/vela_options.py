@@ -50,13 +50,14 @@ class VelaOptions:
         """True when Vela prints something that the caller asked for."""
         return any(getattr(self, f.name) for f in fields(self) if f.name.startswith("verbose_"))
 
-    def text(self, arena_size_limit: int) -> str:
-        """The configuration text that regor takes; raw output with the performance tables."""
+    def text(self, arena_size_limit: int, output_format: str = "Raw") -> str:
+        """The configuration text that regor takes, with the performance tables."""
         disabled = "|".join(name for option, name in _FEATURES.items() if getattr(self, option))
         lines = ["", "[compiler]"]
         lines += _flag("verbose_high_level_command_stream", self.verbose_high_level_command_stream)
         lines += _flag("verbose_register_command_stream", self.verbose_register_command_stream)
-        lines += ["enable_db=true", "output_format=Raw", f"cop_format={self.cop_format}", ""]
+        lines += ["enable_db=true", f"output_format={output_format}"]
+        lines += [f"cop_format={self.cop_format}", ""]
         lines += ["[scheduler]", f"optimize={self.optimise}"]
         lines += [f"arena_size_limit={arena_size_limit}"]
         lines += _flag("verbose", self.verbose_schedule)
