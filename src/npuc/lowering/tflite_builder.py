@@ -71,6 +71,11 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
             return self.requantize(value, type.with_(quant=_whole_range(type)))
         return value
 
+    def takes(self, name: str, dtype: DType) -> bool:
+        """Whether the target takes an operator of one operand for this element type."""
+        x = Value(TensorType(dtype, (1,)))
+        return self.limits.reason(name, [x], {}, [x.type]) is None
+
     # -- constants --------------------------------------------------------------------------
 
     def real_const(self, real: Any, dtype: DType, quant: Quant | None = None) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from npuc.dialects.tflite import TfliteLimits
@@ -42,12 +43,14 @@ def tflite_target(name: str) -> Target:
     )  # fmt: skip
 
 
-def prepare_io(graph: Graph, target: Target) -> Graph:
+def prepare_io(
+    graph: Graph, target: Target, allowed: Mapping[str, Any] | None = None
+) -> Graph:
     """The aten graph with inputs and outputs of the type that the option io_type says."""
     from npuc.lowering.io_types import set_io_types
     from npuc.targets.tosa import check_options
 
-    check_options(target, OPTIONS)
+    check_options(target, OPTIONS if allowed is None else allowed)
     return set_io_types(graph, target.options.get("io_type"))
 
 

@@ -25,6 +25,7 @@ class TfliteLimits:
 
     floats: whether operators on floats may stand in the file (DEQUANTIZE and QUANTIZE at its ends
     are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes groups.
+    steps: whether STRIDED_SLICE takes steps.
     `chip` returns why the chip refuses an op that LiteRT has.
     """
 
@@ -32,6 +33,7 @@ class TfliteLimits:
     floats: bool = True
     int4: bool = True
     grouped: bool = True
+    steps: bool = True
     chip: ChipPolicy | None = None
     _types: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from npuc.dialects.tflite import same_padding
 from npuc.ir import TensorType, Value
@@ -157,7 +158,24 @@ def strided(b: TfliteBuilder, x: Value, axis: int, begin: int, end: int, step: i
         start, size = [0] * len(shape), list(shape)
         start[axis], size[axis] = begin, end - begin
         return b.slice(x, start, size)
+    if not b.limits.steps:
+        return _stepped(b, x, axis, begin, end, step)
     begins, ends, steps = [0] * len(shape), list(shape), [1] * len(shape)
     begins[axis], ends[axis], steps[axis] = begin, end, step
     return b.STRIDED_SLICE(x, begin=begins, end=ends, strides=steps)  # type: ignore[no-any-return]
 
+
+
+def _stepped(b: TfliteBuilder, x: Value, axis: int, begin: int, end: int, step: int) -> Value:
+    """x[begin:end:step] as the first of each block of `step` elements."""
+    shape = x.type.ints
+    count = -(-(end - begin) // step)
+    stop = begin + count * step
+    if stop > shape[axis]:
+        pads = [0] * (2 * len(shape))
+        pads[2 * axis + 1] = stop - shape[axis]
+        x = b.PAD(x, paddings=pads)
+    x = strided(b, x, axis, begin, stop, 1)
+    blocks = b.reshape(x, (prod(shape[:axis]), count, step, prod(shape[axis + 1 :])))
+    first = strided(b, blocks, 2, 0, 1, 1)
+    return b.reshape(first, (*shape[:axis], count, *shape[axis + 1 :]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from npuc.ir import DType, Value
+from npuc.ir import Value
 from npuc.lowering.aten_to_tflite.emit_convolution import strided
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder
@@ -26,7 +26,7 @@ def permute(b: TfliteBuilder, x: Value, dims: Sequence[int]) -> Value:
 
 @lowers("aten.expand", dialect="tflite")
 def expand(b: TfliteBuilder, x: Value, shape: Sequence[int]) -> Value:
-    """expand -> BROADCAST_TO."""
+    """expand -> TILE, which more NPUs take than BROADCAST_TO."""
     return b.as_result(broadcast_to(b, x, b.out[0].ints))
 
 
@@ -36,7 +36,8 @@ def broadcast_to(b: TfliteBuilder, x: Value, shape: Sequence[int]) -> Value:
         return x
     if x.is_const:
         return b.const(np.broadcast_to(x.array, tuple(shape)), x.type.dtype, x.type.quant)
-    return b.BROADCAST_TO(x, shape=shape)  # type: ignore[no-any-return]
+    x = b.match_rank(x, len(shape))
+    return b.TILE(x, multiples=[n // d for n, d in zip(shape, x.type.ints, strict=True)])  # type: ignore[no-any-return]
 
 
 @lowers("aten.repeat", dialect="tflite")
@@ -183,7 +184,7 @@ def pixel_shuffle(b: TfliteBuilder, x: Value, factor: int) -> Value:
     if factor == 1:
         return b.as_result(x)
     c //= factor**2
-    if x.type.dtype is DType.INT16:  # LiteRT has no DEPTH_TO_SPACE of it
+    if not b.takes("DEPTH_TO_SPACE", x.type.dtype):
         blocks = b.reshape(x, (n, c, factor, factor, h, w))
         y = b.reshape(b.transpose(blocks, (0, 1, 4, 2, 5, 3)), (n, c, h * factor, w * factor))
         return b.as_result(y)
@@ -197,7 +198,7 @@ def pixel_unshuffle(b: TfliteBuilder, x: Value, factor: int) -> Value:
     n, c, h, w = x.type.ints
     if factor == 1:
         return b.as_result(x)
-    if x.type.dtype is DType.INT16:  # LiteRT has no SPACE_TO_DEPTH of it
+    if not b.takes("SPACE_TO_DEPTH", x.type.dtype):
         blocks = b.reshape(x, (n, c, h // factor, factor, w // factor, factor))
         y = b.transpose(blocks, (0, 1, 3, 5, 2, 4))
         return b.as_result(b.reshape(y, b.out[0].ints))

@@ -104,9 +104,11 @@ def aligned(b: TfliteBuilder, *values: Value) -> list[Value]:
 
 
 def _without_broadcast(x: Value) -> Value:
-    found = x.op is not None and x.op.kind == "tflite.BROADCAST_TO"
-    source = x.op.operands[0] if x.op is not None and found else x
-    return source if source.type.rank == x.type.rank else x
+    if x.op is None or x.op.kind != "tflite.TILE":
+        return x
+    source = x.op.operands[0]
+    spread = [d for d, m in zip(source.type.ints, x.op.attrs["multiples"]) if m != 1]
+    return source if all(d == 1 for d in spread) else x
 
 
 def same_as(b: TfliteBuilder, x: Value, quant: Quant, dtype: DType) -> Value:
