@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from npuc.ir import Builder, DType, Graph, Quant, SymDim, TensorType, Value, remove_dead, sweep
+from npuc.ir import Builder, DType, Graph, Quant, SymbolicShape, SymDim, TensorType, Value, remove_dead, sweep
 
 I8 = TensorType(DType.INT8, (1, 4), Quant(0.5, 3))
 
@@ -143,8 +143,9 @@ def test_building_is_linear():
         gc.enable()
 
 
-def test_symbolic_dims_have_no_size():
-    t = TensorType(DType.FP32, (SymDim("n", 1, 8), 4))
-    assert not t.is_static
-    with pytest.raises(ValueError, match="symbolic"):
-        _ = t.size
+def test_symbolic_shapes_have_a_symbolic_size():
+    n = SymDim("n", 1, 8)
+    t = TensorType(DType.FP32, (n, 4))
+    assert not t.is_static and t.size == 4 * n
+    with pytest.raises(SymbolicShape, match="n .1..8. is known only at run time"):
+        _ = t.nbytes

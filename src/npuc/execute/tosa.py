@@ -14,7 +14,8 @@ import numpy as np
 from npuc.errors import BadInput, NpucError
 from npuc.execute.kernels import KERNELS
 from npuc.execute.undefined import undefined_reason
-from npuc.ir import Graph, Op, SymDim, TensorType, Value
+from npuc.ir import Graph, Op, TensorType, Value
+from npuc.ir.fit_sizes import misfit
 
 Array = np.ndarray
 
@@ -68,28 +69,18 @@ def check_inputs(graph: Graph, arrays: Sequence[Array]) -> None:
     """Raise BadInput unless number, dtypes and shapes of `arrays` fit the inputs of `graph`."""
     if len(arrays) != len(graph.inputs):
         raise BadInput(f"{len(arrays)} arrays for a graph with {len(graph.inputs)} inputs")
-    sizes: dict[SymDim, int] = {}
+    sizes: dict[str, int] = {}
     for index, (value, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
         reason = _mismatch(value.type, np.asarray(array), sizes)
         if reason:
             raise BadInput(f"input {index} ({value.name or value.type})", why=reason)
 
 
-def _mismatch(type: TensorType, array: Array, sizes: dict[SymDim, int]) -> str:
-    """Why an array does not fit a type, or nothing. Sizes of symbolic dimensions are collected."""
+def _mismatch(type: TensorType, array: Array, sizes: dict[str, int]) -> str:
+    """Why an array does not fit a type, or nothing. Sizes of symbols are collected."""
     if array.dtype != type.dtype.numpy:
         return f"it takes {type.dtype.numpy} ({type.dtype.name}), got {array.dtype}"
-    if array.ndim != type.rank:
-        return f"it takes shape {type.shape}, got {array.shape}"
-    for dim, size in zip(type.shape, array.shape, strict=True):
-        if isinstance(dim, SymDim):
-            if size < dim.lo or (dim.hi is not None and size > dim.hi):
-                return f"{dim} is {size}, outside {dim.lo}..{dim.hi}"
-            if sizes.setdefault(dim, size) != size:
-                return f"{dim} is {size} here and {sizes[dim]} in another input"
-        elif dim != size:
-            return f"it takes shape {type.shape}, got {array.shape}"
-    return ""
+    return misfit(type.shape, array.shape, sizes)
 
 
 def _own(value: Value, array: Array, given: Sequence[Array]) -> Array:

@@ -5,7 +5,8 @@ from npuc.ir.builder import Builder, live_ops
 from npuc.ir.dtype import DType
 from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
 from npuc.ir.sweep import finish_mapped, remove_dead, sweep, sweep_ops
-from npuc.ir.types import Dim, Quant, Shape, SymbolicShape, SymDim, TensorType
+from npuc.ir.symbolic import Dim, SymbolicShape, SymDim
+from npuc.ir.types import Quant, Shape, TensorType
 
 __all__ = [
     "NOWHERE",

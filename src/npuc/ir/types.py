@@ -5,34 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from npuc.ir.dtype import DType
+from npuc.ir.symbolic import Dim
 
 
-@dataclass(frozen=True)
-class SymDim:
-    """A dimension known only at run time, with its bounds (`hi` None: unbounded)."""
-
-    name: str
-    lo: int = 1
-    hi: int | None = None
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def __int__(self) -> int:
-        raise SymbolicShape(f"dimension {self.name} is known only at run time")
-
-
-class SymbolicShape(ValueError):
-    """Numbers were needed of a shape that is known only at run time."""
-
-
-Dim = Union[int, SymDim]
 Shape = tuple[Dim, ...]
 
 
@@ -139,14 +120,12 @@ class TensorType:
 
     @property
     def ints(self) -> tuple[int, ...]:
-        """The shape of a static type; SymbolicShape (a ValueError) for a symbolic dimension."""
-        if not self.is_static:
-            raise SymbolicShape(f"shape {self.shape} has dimensions known only at run time")
+        """The shape to compute with: symbolic sizes count as ints and refuse where a number is needed."""
         return self.shape  # type: ignore[return-value]
 
     @property
     def size(self) -> int:
-        """Number of elements of a static type."""
+        """Number of elements."""
         return math.prod(self.ints)
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npuc.errors import Reason, Unsupported
-from npuc.ir import DType, Graph, Loc, Op, SymbolicShape, Value
+from npuc.ir import DType, Graph, Loc, Op, Value
 from npuc.lowering.registry import call_rule, find_rule
 from npuc.lowering.rule_builder import RuleBuilder
 
@@ -100,10 +100,7 @@ def lower_op(builder: RuleBuilder, op: Op, operands: tuple[Value, ...]) -> tuple
         raise Unsupported("no lowering rule")
     builder.admit([v.type for v in (*op.operands, *op.results)])
     expected = tuple(builder.carried_type(r.type) for r in op.results)
-    try:
-        results = call_rule(rule, builder, op, operands, expected)
-    except SymbolicShape as symbolic:  # the rule computes with sizes
-        raise Unsupported(Reason("", "", str(symbolic), "compile for fixed shapes")) from None
+    results = call_rule(rule, builder, op, operands, expected)
     for value, type in zip(results, expected):
         if value.type != type:
             raise TypeError(f"rule of {op.kind} at {op.loc} gives {value.type}, not {type}")

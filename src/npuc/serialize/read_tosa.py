@@ -169,6 +169,8 @@ class _BlockReader:
     def constant(self, name: str) -> Blob:
         table = self.tensors.get(name) or self.shapes[name]
         type = self.typed(name)
+        if not type.is_static:
+            raise ValueError(f"constant {name!r} has unknown sizes")
         data = self.bytes(table)
         return Blob(elements(data, type.dtype, math.prod(type.ints)).reshape(type.ints))
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from npuc.dialects.tosa.definition import DEFINITIONS, Argument, Definition, Mode
-from npuc.ir import Dim, DType, Shape, TensorType, Value
+from npuc.ir import Dim, DType, Op, Shape, TensorType, Value
+from npuc.ir.symbolic import at_least, at_most, smallest
 
 Attrs = Mapping[str, Any]
 
@@ -106,22 +107,44 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     return tuple(result)
 
 
-def ints(value: Value) -> tuple[int, ...]:
-    """The values of a constant shape operand."""
-    if not value.is_const:
-        raise InvalidOp(f"{value!r} has to be a constant")
-    return tuple(int(v) for v in value.array.reshape(-1))
+def contents(value: Value) -> tuple[Dim, ...]:
+    """The sizes that a shape operand holds: numbers, or expressions of symbolic dimensions."""
+    if value.is_const:
+        return tuple(int(v) for v in value.array.reshape(-1))
+    if value.op is None:
+        raise InvalidOp(f"{value!r} has to be computed in its graph")
+    compute = CONTENTS.get(value.op.name)
+    if compute is None:
+        raise InvalidOp(f"{value.op.kind} gives no shape")
+    return compute(value.op)
+
+
+def _each(compute: Callable[..., Dim]) -> Callable[[Op], tuple[Dim, ...]]:
+    return lambda op: tuple(compute(*sizes) for sizes in zip(*map(contents, op.operands)))
+
+
+#: what operators on shapes compute
+CONTENTS: dict[str, Callable[[Op], tuple[Dim, ...]]] = {
+    "DIM": lambda op: (op.operands[0].type.shape[op.attrs["axis"]],),
+    "CONCAT_SHAPE": lambda op: tuple(d for v in op.operands for d in contents(v)),
+    "ADD_SHAPE": _each(lambda a, b: a + b),
+    "SUB_SHAPE": _each(lambda a, b: a - b),
+    "MUL_SHAPE": _each(lambda a, b: a * b),
+    "DIV_FLOOR_SHAPE": _each(lambda a, b: a // b),
+    "DIV_CEIL_SHAPE": _each(lambda a, b: -(-a // b)),
+    "MOD_SHAPE": _each(lambda a, b: a % b),
+    "MAX_SHAPE": _each(at_least),
+    "MIN_SHAPE": _each(at_most),
+}
 
 
 def _window(
-    size: Dim, kernel: int, stride: int, dilation: int, before: int, after: int, what: str
-) -> int:
-    if not isinstance(size, int):
-        raise InvalidOp(f"{what} is symbolic ({size})")
+    size: Dim, kernel: Dim, stride: Dim, dilation: Dim, before: Dim, after: Dim, what: str
+) -> Dim:
     free = size - 1 + before + after - (kernel - 1) * dilation
-    if free < 0:
+    if smallest(free) < 0:
         raise InvalidOp(f"kernel {kernel} with dilation {dilation} exceeds the padded {what} {size}")
-    if free % stride:
+    if free % stride != 0:
         raise InvalidOp(f"{what} {size} does not divide: remainder {free % stride} at stride {stride}")
     return free // stride + 1
 
@@ -168,7 +191,7 @@ def _pool(operands: Sequence[Value], attrs: Attrs) -> Shape:
 
 
 def _adaptive_pool(operands: Sequence[Value], attrs: Attrs) -> Shape:
-    kernel, stride, pad = (ints(v) for v in operands[-3:])
+    kernel, stride, pad = (contents(v) for v in operands[-3:])
     return _pool(operands, {"kernel": kernel, "stride": stride, "pad": pad})
 
 
@@ -209,35 +232,35 @@ def _concat(operands: Sequence[Value], attrs: Attrs) -> Shape:
     rest = {(*s[:axis], *s[axis + 1 :]) for s in shapes}
     if len(rest) > 1:
         raise InvalidOp(f"shapes {', '.join(map(str, shapes))} differ off axis {axis}")
-    total = sum(s[axis] for s in shapes)  # type: ignore[misc]
+    total = sum(s[axis] for s in shapes)
     return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
 
 
 def _pad(operands: Sequence[Value], attrs: Attrs) -> Shape:
-    pads, shape = ints(operands[1]), operands[0].type.shape
-    if len(pads) != 2 * len(shape) or min(pads, default=0) < 0:
+    pads, shape = contents(operands[1]), operands[0].type.shape
+    if len(pads) != 2 * len(shape) or any(smallest(p) < 0 for p in pads):
         raise InvalidOp(f"padding {pads} does not fit shape {shape}")
-    return tuple(d + a + b if a or b else d for d, a, b in zip(shape, pads[::2], pads[1::2]))  # type: ignore[operator]
+    return tuple(d + a + b for d, a, b in zip(shape, pads[::2], pads[1::2]))
 
 
 def _reshape(operands: Sequence[Value], attrs: Attrs) -> Shape:
-    shape = ints(operands[1])
-    if operands[0].type.is_static and operands[0].type.size != math.prod(shape):
+    shape = contents(operands[1])
+    if operands[0].type.size != math.prod(shape):
         raise InvalidOp(f"reshape of {operands[0].type.shape} to {shape} changes the size")
     return shape
 
 
 def _slice(operands: Sequence[Value], attrs: Attrs) -> Shape:
-    start, size, shape = ints(operands[1]), ints(operands[2]), operands[0].type.shape
+    start, size, shape = contents(operands[1]), contents(operands[2]), operands[0].type.shape
     for d, s, n in zip(shape, start, size):
-        if s < 0 or n < 1 or (isinstance(d, int) and s + n > d):
+        if smallest(s) < 0 or smallest(n) < 1 or smallest(d - s - n) < 0:
             raise InvalidOp(f"slice start {start} size {size} is outside {shape}")
     return size
 
 
 def _tile(operands: Sequence[Value], attrs: Attrs) -> Shape:
-    multiples = ints(operands[1])
-    return tuple(d if m == 1 else d * m for d, m in zip(operands[0].type.shape, multiples))  # type: ignore[operator]
+    multiples = contents(operands[1])
+    return tuple(d * m for d, m in zip(operands[0].type.shape, multiples))
 
 
 def _transpose(operands: Sequence[Value], attrs: Attrs) -> Shape:
@@ -267,12 +290,12 @@ def _scatter(operands: Sequence[Value], attrs: Attrs) -> Shape:
 
 
 def _resize(operands: Sequence[Value], attrs: Attrs) -> Shape:
-    n, h, w, c = operands[0].type.ints
-    (yn, yd, xn, xd), (oy, ox), (by, bx) = (ints(v) for v in operands[1:4])
+    n, h, w, c = operands[0].type.shape
+    (yn, yd, xn, xd), (oy, ox), (by, bx) = (contents(v) for v in operands[1:4])
     sizes = []
     for d, num, den, offset, border in ((h, yn, yd, oy, by), (w, xn, xd, ox, bx)):
         span = (d - 1) * num - offset + border
-        if span % den:
+        if span % den != 0:
             raise InvalidOp(f"resize of {d} by {num}/{den} offset {offset} border {border} is not whole")
         sizes.append(span // den + 1)
     return (n, *sizes, c)
@@ -283,7 +306,7 @@ def _fft(operands: Sequence[Value], attrs: Attrs) -> list[Shape]:
 
 
 def _rfft(operands: Sequence[Value], attrs: Attrs) -> list[Shape]:
-    n, h, w = operands[0].type.ints
+    n, h, w = operands[0].type.shape
     return [(n, h, w // 2 + 1)] * 2
 
 
@@ -292,12 +315,12 @@ def _same(operands: Sequence[Value], attrs: Attrs) -> Shape:
 
 
 def _to_blocks(operands: Sequence[Value], attrs: Attrs) -> list[Shape]:
-    shape = operands[0].type.ints
+    shape = operands[0].type.shape
     return [shape, (*shape[:-1], shape[-1] // int(attrs["block_size"]))]
 
 
 def _conv_blocks(operands: Sequence[Value], attrs: Attrs) -> Shape:
-    pad, stride, dilation = (ints(v) for v in operands[5:8])
+    pad, stride, dilation = (contents(v) for v in operands[5:8])
     window = {"pad": pad, "stride": stride, "dilation": dilation}
     return _conv([operands[0], operands[2], operands[4]], window, 2)
 
@@ -323,7 +346,7 @@ SHAPES: dict[str, Callable[[Sequence[Value], Attrs], Shape | list[Shape]]] = {
     "FFT2D": _fft, "RFFT2D": _rfft, "TABLE": _same, "CAST_TO_BLOCK_SCALED": _to_blocks,
     "CAST_FROM_BLOCK_SCALED": _same, "RESCALE": _same, "CAST": _same, "CLAMP": _same,
     "NEGATE": _same, "IDENTITY": _same, "CONCAT_SHAPE": _concat_shape, "DIM": lambda v, a: (1,),
-    "SLICE_SHAPE": lambda v, a: (ints(v[2])[0],),
+    "SLICE_SHAPE": lambda v, a: (contents(v[2])[0],),
 }  # fmt: skip
 for _name, _d in DEFINITIONS.items():
     if _d.group == "shape" and _name not in SHAPES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,10 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from npuc.dialects.tosa.definition import DEFINITIONS, LEVELS, Argument, Definition
-from npuc.dialects.tosa.infer import InvalidOp, _spread, bind, matching_modes
+from npuc.dialects.tosa.infer import InvalidOp, _spread, bind, contents, matching_modes
 from npuc.errors import Unsupported
-from npuc.ir import DType, TensorType, Value
+from npuc.ir import Dim, DType, SymDim, TensorType, Value
+from npuc.ir.symbolic import describe, smallest
 
 if TYPE_CHECKING:
     from npuc.dialects.tosa.op_builder import OpBuilder
@@ -138,11 +140,12 @@ class Limits:
         for t in results:
             if t.rank > level["max_rank"] and t.dtype is not DType.SHAPE:
                 return f"rank {t.rank} exceeds {level['max_rank']} (level {self.level})"
-            if t.is_static and t.nbytes > most:
+            nbytes = math.ceil(_worst(t.size) * t.dtype.itemsize)
+            if nbytes > most:
                 shape = "x".join(map(str, t.shape))
-                return f"tensor {shape} of {t.nbytes} bytes exceeds {most} (level {self.level})"
-            if any(d == 0 for d in t.shape) and t.dtype is not DType.SHAPE:
-                return f"tensor {t.shape} is empty; TOSA has no tensors without elements"
+                return f"tensor {shape} of {nbytes} bytes exceeds {most} (level {self.level})"
+            if any(smallest(d) < 1 for d in t.shape) and t.dtype is not DType.SHAPE:
+                return _empty(t)
         for v in operands:
             if v.type.rank > level["max_rank"]:
                 return f"rank {v.type.rank} exceeds {level['max_rank']} (level {self.level})"
@@ -161,11 +164,25 @@ class Limits:
             try:
                 value = eval(code, {"__builtins__": {}}, names)  # noqa: S307 - text of the specification
             except (NameError, TypeError):
-                continue  # a symbolic dimension: checked when it is known
-            most = level[limit.lower()]
+                continue  # a function or a size that only the specification knows
+            value, most = _worst(value), level[limit.lower()]
             if value > most:
                 return f"{text} is {value:g}, above {limit} {most} (level {self.level})"
         return None
+
+
+def _worst(size: Dim) -> int:
+    """The largest that a size can be; the smallest where it has no upper bound."""
+    if isinstance(size, SymDim):
+        return size.lo if size.hi is None else size.hi
+    return size
+
+
+def _empty(type: TensorType) -> str:
+    sizes = [d for d in type.shape if isinstance(d, SymDim) and d.lo < 1]
+    symbols = dict.fromkeys(describe(s) for d in sizes for s in d.symbols)
+    why = f"can be empty, with {' and '.join(symbols)}" if sizes else "is empty"
+    return f"tensor {type.shape} {why}; TOSA has no tensors without elements"
 
 
 @lru_cache(maxsize=None)
@@ -194,8 +211,7 @@ def _names(
         names[length] = names.get(length, 0) + 1 if argument.is_list else value.type.shape[:1]
         if argument.is_shape and not argument.is_list:
             names[length] = value.type.shape[0] if value.type.shape else 0
-            if value.is_const:
-                names.update(zip(elements.get(argument.name, ()), map(int, value.array.flat)))
+            names.update(zip(elements.get(argument.name, ()), contents(value)))
     for argument, type in zip(_spread(definition.outputs, len(results)), results):
         _name_dims(argument, type, names)
         if argument.is_list:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npuc.dialects.tosa.definition import DEFINITIONS
-from npuc.dialects.tosa.infer import infer
+from npuc.dialects.tosa.infer import InvalidOp, infer
 from npuc.dialects.tosa.limits import Limits
-from npuc.ir import Builder, DType, Quant, Shape, TensorType, Value
+from npuc.dialects.tosa.shape_values import shape_value
+from npuc.ir import Builder, Dim, DType, Quant, Shape, TensorType, Value
+from npuc.ir.symbolic import open_size, size_of
 
 
 class OpBuilder(Builder):
@@ -44,7 +46,7 @@ class OpBuilder(Builder):
         """Emit operator `name`; a single result is returned bare, several as a tuple."""
         values = [v if isinstance(v, Value) else self.shape(v) for v in operands]
         attrs = {**DEFINITIONS[name].defaults, **attrs}
-        types = infer(name, values, attrs, dtype, shape)
+        types = self._infer(name, values, attrs, dtype, shape)
         if quant is not None:
             types = tuple(t.with_(quant=quant) for t in types)
         if self.verify is None:
@@ -52,11 +54,23 @@ class OpBuilder(Builder):
         results = self.emit("tosa." + name, values, attrs, types)
         return results[0] if len(results) == 1 else results
 
+    def _infer(
+        self, name: str, operands: Sequence[Value], attrs: Mapping[str, Any], dtype: DType | None,
+        shape: Shape | None,
+    ) -> tuple[TensorType, ...]:  # fmt: skip
+        try:
+            return infer(name, operands, attrs, dtype, shape)
+        except InvalidOp as error:
+            if all(v.type.is_static for v in operands):
+                raise
+            open_sizes = [d for v in operands for d in v.type.shape]
+            raise open_size(f"{name}: {error}", *open_sizes) from None
+
     # -- constants --------------------------------------------------------------------------
 
-    def shape(self, dims: Sequence[int]) -> Value:
-        """A constant of shape type."""
-        return self.const(np.asarray(tuple(dims), np.int64), DType.SHAPE)
+    def shape(self, dims: Sequence[Dim]) -> Value:
+        """A value of shape type: a constant, or computed where a size is symbolic."""
+        return shape_value(self, tuple(map(size_of, dims)))
 
     def scalar(self, value: Any, dtype: DType, rank: int = 0, quant: Quant | None = None) -> Value:
         """A constant with one element, of `rank` dimensions of size 1."""
@@ -74,26 +88,26 @@ class OpBuilder(Builder):
             return self.const(x.array.transpose(perms), x.type.dtype, quant)
         return self.TRANSPOSE(x, perms=perms, quant=quant)  # type: ignore[no-any-return]
 
-    def reshape(self, x: Value, shape: Sequence[int]) -> Value:
+    def reshape(self, x: Value, shape: Sequence[Dim]) -> Value:
         """RESHAPE; of a constant at once. Keeps a per-tensor quantization."""
-        shape = tuple(int(d) for d in shape)
+        shape = tuple(map(size_of, shape))
         if shape == x.type.shape:
             return x
         if x.is_const:
             return self.const(x.array.reshape(shape), x.type.dtype, x.type.quant)
         return self.RESHAPE(x, shape, quant=x.type.quant)  # type: ignore[no-any-return]
 
-    def reshape_form(self, x: Value, shape: Sequence[int]) -> tuple[list[Value], dict[str, Any]]:
+    def reshape_form(self, x: Value, shape: Sequence[Dim]) -> tuple[list[Value], dict[str, Any]]:
         """Operands and attributes of a RESHAPE."""
         return [x, self.shape(shape)], {}
 
-    def slice(self, x: Value, start: Sequence[int], size: Sequence[int]) -> Value:
+    def slice(self, x: Value, start: Sequence[Dim], size: Sequence[Dim]) -> Value:
         """SLICE; of a constant at once, the whole tensor as it is."""
-        start, size = tuple(map(int, start)), tuple(map(int, size))
+        start, size = tuple(map(size_of, start)), tuple(map(size_of, size))
         if size == x.type.shape:
             return x
-        if x.is_const:
-            window = tuple(slice(s, s + n) for s, n in zip(start, size))
+        if x.is_const and all(isinstance(d, int) for d in (*start, *size)):
+            window = tuple(slice(s, s + n) for s, n in zip(start, size))  # type: ignore[operator]
             return self.const(x.array[window], x.type.dtype, x.type.quant)
         return self.SLICE(x, start, size, quant=x.type.quant)  # type: ignore[no-any-return]
 

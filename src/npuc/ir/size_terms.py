@@ -1,0 +1,96 @@
+"""The parts of symbolic sizes: symbols, quotients, extremes, and polynomials of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from npuc.ir.symbolic import Dim
+
+#: product of atoms, sorted; () is 1
+Monomial = tuple["Atom", ...]
+#: monomial -> coefficient, without zeros
+Terms = dict[Monomial, Any]
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A size that the caller of the artifact chooses, within lo..hi (None: no upper bound)."""
+
+    name: str
+    lo: int = 1
+    hi: int | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """floor(numerator / divisor), divisor > 0."""
+
+    numerator: Dim
+    divisor: Dim
+
+    def __str__(self) -> str:
+        return f"{_factor(self.numerator)}//{_factor(self.divisor)}"
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The smallest ("min") or largest ("max") of two sizes."""
+
+    name: str
+    a: Dim
+    b: Dim
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.a}, {self.b})"
+
+
+Atom = Symbol | Quotient | Extreme
+
+
+def terms_of(size: Dim) -> Terms:
+    """The polynomial that a size is."""
+    if isinstance(size, int):
+        return {(): int(size)} if size else {}
+    return size.terms
+
+
+def multiplied(a: Terms, b: Terms) -> Terms:
+    """The product of two polynomials."""
+    terms: Terms = {}
+    for m, c in a.items():
+        for n, d in b.items():
+            key = tuple(sorted(m + n, key=str))
+            terms[key] = terms.get(key, 0) + c * d
+    return terms
+
+
+def order(monomial: Monomial) -> str:
+    """The key by which monomials are sorted."""
+    return " ".join(map(str, monomial))
+
+
+def symbols_of(size: Dim) -> Iterator[Symbol]:
+    """The symbols of a size, also those inside of its atoms."""
+    if isinstance(size, int):
+        return
+    for atom in [a for monomial in size.terms for a in monomial]:
+        if isinstance(atom, Symbol):
+            yield atom
+        else:
+            yield from (s for part in vars(atom).values() for s in _symbols_in(part))
+
+
+def _symbols_in(part: Any) -> Iterator[Symbol]:
+    return iter(()) if isinstance(part, str) else symbols_of(part)
+
+
+def _factor(size: Dim) -> str:
+    """The size as text, in parentheses where it is a sum or a product."""
+    text = str(size)
+    return text if isinstance(size, int) or text.isidentifier() else f"({text})"
