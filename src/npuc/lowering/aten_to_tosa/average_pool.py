@@ -9,6 +9,7 @@ import numpy as np
 
 from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tosa.pool import Window, check_type, fit, recode, windows
+from npuc.lowering.aten_to_tosa.take import join
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, to_output
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import NCHW, NHWC, TosaBuilder
@@ -54,7 +55,8 @@ def avg_pool3d(
     image = b.reshape(image, (n * d, h, w, c))
     area = Window(1, 1, 0, rows.out * columns.out)
     out = b.out[0].with_(shape=(n, depth.out, area.out, c))
-    if same_codes(x.type, out):  # two roundings, of half a step each
+    if same_codes(x.type, out) and (out.quant is None or divisor_override is None):
+        # two roundings, of half a step each
         plane_type = x.type.with_(shape=(n * d, rows.out, columns.out, c))
         y = average_window(b, image, (rows, columns), counts[1:], plane_type)
         y = b.reshape(y, (n, d, area.out, c))
@@ -90,30 +92,30 @@ def _sum_depth(b: TosaBuilder, sums: Value, depth: Window) -> Value:
 @lowers("aten.adaptive_avg_pool2d")
 def adaptive_avg_pool2d(b: TosaBuilder, x: Value, output_size: Sequence[int]) -> Value:
     """adaptive_avg_pool2d -> one average per run of equally spaced windows, and CONCAT."""
+    return adaptive_average(b, x, output_size)
+
+
+def adaptive_average(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], longest_step: int | None = None
+) -> Value:
+    """The same; windows further apart than `longest_step` are averaged one by one."""
     b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
     image, (h, w) = b.nhwc(x), x.type.ints[2:]
     out = b.out[0].transposed(NHWC[4])
     bands = []
-    for top, rows in adaptive_runs(h, output_size[0]):
+    for top, rows in adaptive_runs(h, output_size[0], longest_step):
         cells = []
-        for left, columns in adaptive_runs(w, output_size[1]):
+        for left, columns in adaptive_runs(w, output_size[1], longest_step):
             size = (image.type.ints[0], rows.needed, columns.needed, image.type.ints[3])
             part = b.slice(image, (0, top, left, 0), size)
             shape = (size[0], rows.out, columns.out, size[3])
             counts = [np.full(a.out, a.kernel) for a in (rows, columns)]
             cells.append(average_window(b, part, (rows, columns), counts, out.with_(shape=shape)))
-        bands.append(concat(b, cells, 2))
-    return b.nchw(concat(b, bands, 1))
+        bands.append(join(b, cells, 2))
+    return b.nchw(join(b, bands, 1))
 
 
-def concat(b: TosaBuilder, parts: list[Value], axis: int) -> Value:
-    """CONCAT, or the only part itself."""
-    if len(parts) == 1:
-        return parts[0]
-    return b.CONCAT(*parts, axis=axis, quant=parts[0].type.quant)  # type: ignore[no-any-return]
-
-
-def adaptive_runs(size: int, out: int) -> list[tuple[int, Window]]:
+def adaptive_runs(size: int, out: int, longest_step: int | None = None) -> list[tuple[int, Window]]:
     """The windows of adaptive pooling, floor(i * size / out) .. ceil((i + 1) * size / out).
 
     Grouped into (start, Window) of neighbours with one size and one distance.
@@ -124,7 +126,9 @@ def adaptive_runs(size: int, out: int) -> list[tuple[int, Window]]:
     while i < out:
         j, step = i + 1, 1
         if j < out and sizes[j] == sizes[i]:
-            step = starts[j] - starts[i]
+            step = max(starts[j] - starts[i], 1)
+        if longest_step is not None and step > longest_step:
+            step = 1
         while j < out and sizes[j] == sizes[i] and starts[j] - starts[j - 1] == step:
             j += 1
         runs.append((starts[i], Window(sizes[i], step, 0, j - i)))

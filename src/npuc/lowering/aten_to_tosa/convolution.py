@@ -6,7 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from npuc.ir import Value
-from npuc.lowering.aten_to_tosa.emit_convolution import Convolution, emit_convolution
+from npuc.lowering.aten_to_tosa.emit_convolution import (
+    Convolution,
+    emit_convolution,
+    reach_input,
+)
 from npuc.lowering.aten_to_tosa.transposed_convolution import emit_transposed, transposed_kernel
 from npuc.lowering.aten_to_tosa.weights import read_weights
 from npuc.lowering.registry import lowers
@@ -42,9 +46,10 @@ def read_convolution(
         weights = replace(weights, kernel=b.reshape(weights.kernel, (o, 1, k, c)))
         out = out.with_(shape=(out.shape[0], 1, *out.shape[1:]))
         stride, padding, dilation = (1, *stride), (0, 0, *padding), (1, *dilation)
-    return Convolution(
+    conv = Convolution(
         to_channels_last(b, x), weights, tuple(stride), tuple(padding), tuple(dilation), groups, out
     )
+    return conv if transposed else reach_input(b, conv)
 
 
 def to_channels_last(b: TosaBuilder, x: Value) -> Value:

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from npuc.ir import TensorType, Value
+from npuc.lowering.aten_to_tosa.take import join
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, Weights, to_output
 from npuc.lowering.tosa_builder import TosaBuilder
 
 #: fewer input channels than this per operator waste an NPU's dot product
 CHANNELS_AT_ONCE = 8
-
-#: operands that a CONCAT takes (level 8K)
-CONCAT_OPERANDS = 64
 
 
 @dataclass(frozen=True)
@@ -137,16 +135,25 @@ def slice_weights(b: TosaBuilder, weights: Weights, start: int, size: int) -> We
 
 
 def join_channels(b: TosaBuilder, parts: Sequence[Value]) -> Value:
-    """CONCAT on the last axis, in rounds where the level allows fewer operands."""
-    most = CONCAT_OPERANDS
-    axis, quant = parts[0].type.rank - 1, parts[0].type.quant
-    while len(parts) > 1:
-        parts = [
-            b.CONCAT(*parts[i : i + most], axis=axis, quant=quant)
-            if len(parts[i : i + most]) > 1 else parts[i]
-            for i in range(0, len(parts), most)
-        ]  # fmt: skip
-    return parts[0]
+    """CONCAT on the last axis."""
+    return join(b, parts, parts[0].type.rank - 1)
+
+
+def reach_input(b: TosaBuilder, conv: Convolution) -> Convolution:
+    """Where all windows of an axis lie in the padding: taps of zero that reach the input."""
+    kernel = conv.weights.kernel
+    if not kernel.is_const or not conv.out.is_static:
+        return conv
+    more = [(0, 0)] * kernel.type.rank
+    for i, size in enumerate(conv.kernel_size):
+        last = (conv.out.ints[1 + i] - 1) * conv.stride[i] + (size - 1) * conv.dilation[i]
+        missing = conv.pad[2 * i] - last
+        more[1 + i] = (0, max(-(-missing // conv.dilation[i]), 0))
+    if not any(after for _, after in more):
+        return conv
+    longer = np.pad(kernel.array, more, constant_values=conv.weights.zero_point)
+    weights = replace(conv.weights, kernel=b.const(longer, kernel.type.dtype))
+    return replace(conv, weights=weights)
 
 
 def fit_window(b: TosaBuilder, conv: Convolution) -> tuple[Value, tuple[int, ...]]:

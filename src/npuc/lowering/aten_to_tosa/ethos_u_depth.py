@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from npuc.ir import Value
 from npuc.lowering.aten_to_tosa.emit_convolution import (
     Convolution,
@@ -13,6 +15,7 @@ from npuc.lowering.aten_to_tosa.emit_convolution import (
     merge_groups,
     split_groups,
 )
+from npuc.lowering.aten_to_tosa.take import join
 from npuc.lowering.tosa_builder import TosaBuilder
 
 Emit = Callable[[TosaBuilder, Convolution], Value]
@@ -27,27 +30,28 @@ def emit_by_depth(b: TosaBuilder, conv: Convolution, emit: Emit) -> Value:
         return emit_convolution(b, conv)
     n, depth = conv.out.ints[:2]
     images = [_at_depth(b, conv, i, d, emit) for i in range(n) for d in range(depth)]
-    y = images[0] if len(images) == 1 else b.CONCAT(*images, axis=0, quant=conv.out.quant)
-    return b.reshape(y, conv.out.ints)
+    return b.reshape(join(b, images, 0), conv.out.ints)
 
 
 def _at_depth(b: TosaBuilder, conv: Convolution, image: int, depth: int, emit: Emit) -> Value:
     """Output `depth` of one image: the input depths that its window covers, as channels."""
     _, size, h, w, c = conv.x.type.ints
-    o, taps, kh, kw, _ = conv.weights.kernel.type.ints
+    o, depths, kh, kw, _ = conv.weights.kernel.type.ints
     start = depth * conv.stride[0] - conv.pad[0]
     covered = [
         (tap, start + tap * conv.dilation[0])
-        for tap in range(taps)
+        for tap in range(depths)
         if 0 <= start + tap * conv.dilation[0] < size
     ]
-    b.require(covered, f"output depth {depth} lies in the padding entirely")
+    taps = conv.weights.kernel.array[:, [tap for tap, _ in covered]]
+    if not covered:  # all in the padding: the bias is left
+        covered = [(0, 0)]
+        taps = np.full((o, 1, kh, kw, c), conv.weights.zero_point, taps.dtype)
     slices = [
         b.reshape(b.slice(conv.x, (image, d, 0, 0, 0), (1, 1, h, w, c)), (1, h, w, c))
         for _, d in covered
     ]
-    kernel = conv.weights.kernel.array[:, [tap for tap, _ in covered]]
-    kernel = kernel.transpose(0, 2, 3, 1, 4).reshape(o, kh, kw, len(covered) * c)
+    kernel = taps.transpose(0, 2, 3, 1, 4).reshape(o, kh, kw, len(covered) * c)
     weights = replace(conv.weights, kernel=b.const(kernel, conv.weights.kernel.type.dtype))
     plane = replace(
         conv, x=join_channels(b, slices), weights=weights, stride=conv.stride[1:],

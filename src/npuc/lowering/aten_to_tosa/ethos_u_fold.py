@@ -97,11 +97,12 @@ def fold_height_into_batch(b: TosaBuilder, conv: Convolution) -> Convolution:
 
     Otherwise as `fold_height_into_channels`.
     """
-    if conv.pad[0] or conv.kernel_size[0] > conv.stride[0]:
-        return fold_height_into_channels(b, conv)
     x, _, kernel = _blocks(b, conv, 0)
     n, h, w, c = x.type.ints
     step = conv.stride[0]
+    apart = conv.pad[0] == 0 and conv.kernel_size[0] <= step
+    if not apart or h != conv.out.ints[1] * step:
+        return fold_height_into_channels(b, conv)
     folded = _with(b, conv, b.reshape(x, (n * h // step, step, w, c)), kernel, 0, 0)
     _, out_h, out_w, o = conv.out.ints
     return replace(folded, out=conv.out.with_(shape=(n * out_h, 1, out_w, o)))

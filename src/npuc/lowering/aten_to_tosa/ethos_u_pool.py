@@ -10,6 +10,7 @@ import numpy as np
 from npuc.ir import Value
 from npuc.lowering.aten_to_tosa.average_pool import (
     accumulate,
+    adaptive_average,
     average_window,
     divide,
     divisors,
@@ -17,6 +18,7 @@ from npuc.lowering.aten_to_tosa.average_pool import (
 )
 from npuc.lowering.aten_to_tosa.pool import (
     Window,
+    max_volume,
     max_window,
     pad_axis,
     recode,
@@ -38,18 +40,36 @@ def max_pool2d(
     padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool,
 ) -> Value:  # fmt: skip
     """max_pool2d -> MAX_POOL2D with strides up to 3: 4x4 windows are 2x2 windows of 2x2 ones."""
-    axes = windows(b, kernel, stride, padding, dilation)
-    y = b.nhwc(x)
+    rows, columns = windows(b, kernel, stride, padding, dilation)
+    return recode(b, b.nchw(stepwise_max(b, b.nhwc(x), rows, columns)), b.out[0])
+
+
+@lowers("aten.max_pool3d", target="ethos-u")
+def max_pool3d(
+    b: TosaBuilder, x: Value, kernel: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool,
+) -> Value:  # fmt: skip
+    """max_pool3d -> MAX_POOL2D with strides up to 3, over height and width, then over depth."""
+    return max_volume(b, x, windows(b, kernel, stride, padding, dilation), stepwise_max)
+
+
+def stepwise_max(b: TosaBuilder, y: Value, rows: Window, columns: Window) -> Value:
+    """Largest of each window of [N, H, W, C]."""
+    axes = [rows, columns]
     for axis, window in enumerate(axes, 1):
         if window.stride > LARGEST_STRIDE and window.dilation == 1:
             y, axes[axis - 1] = _in_steps(b, y, axis, window)
-    return recode(b, b.nchw(max_window(b, y, *axes)), b.out[0])
+    if max(w.stride for w in axes) > LARGEST_STRIDE and max(w.dilation for w in axes) == 1:
+        for axis, window in enumerate(axes, 1):  # no padding beside such a stride
+            y = pad_axis(b, y, axis, window.before, window.after(y.type.ints[axis]))
+            axes[axis - 1] = replace(window, before=0)
+    return max_window(b, y, *axes)
 
 
 def _in_steps(b: TosaBuilder, y: Value, axis: int, window: Window) -> tuple[Value, Window]:
     """Maxima of parts of the windows along an axis, and the window that is left of them.
 
-    Windows side by side shrink by a factor of 2 or 3 at a time. Others get their padding first.
+    Windows side by side shrink by a factor of 2 or 3 at a time.
     """
     whole = Window(1, 1, 0, y.type.ints[3 - axis])
     while window.stride > LARGEST_STRIDE and window.kernel == window.stride:
@@ -61,10 +81,13 @@ def _in_steps(b: TosaBuilder, y: Value, axis: int, window: Window) -> tuple[Valu
         part = Window(step, step, window.before, min(window.out * left, most))
         y = max_window(b, y, *((part, whole) if axis == 1 else (whole, part)))
         window = Window(left, left, 0, window.out)
-    if window.stride <= LARGEST_STRIDE:
-        return y, window
-    y = pad_axis(b, y, axis, window.before, window.after(y.type.ints[axis]))
-    return y, replace(window, before=0)
+    return y, window
+
+
+@lowers("aten.adaptive_avg_pool2d", target="ethos-u")
+def adaptive_avg_pool2d(b: TosaBuilder, x: Value, output_size: Sequence[int]) -> Value:
+    """adaptive_avg_pool2d -> averages with strides up to 3, and CONCAT."""
+    return adaptive_average(b, x, output_size, LARGEST_STRIDE)
 
 
 @lowers("aten.avg_pool2d", target="ethos-u55")

@@ -31,6 +31,9 @@ LONGEST_NARROW = 2**14
 #: sums stay below 2**SUM_BITS
 SUM_BITS = 30.99
 
+#: the specification defines a RESCALE where its result stays below 2**29
+RESCALED_BITS = 28.99
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -142,11 +145,11 @@ def _narrow_normalize(
     if x.type.dtype is DType.INT8:
         deviation = deviation_from_mean(b, x, rows, count) if center else _from_zero(b, x)
         largest = 2.0**14 if center else 2.0**16  # of a mean square of codes
-        shift = ceil(log2(count * (largest + floor))) - 15
+        shift = ceil(log2(count * (largest + floor)) - RESCALED_BITS) + 14
         v = _sum_of_squared_codes(b, x, rows, 14 - shift, center)
     else:
         deviation = _halved_deviation(b, x, rows, count) if center else _from_zero(b, x)
-        v, shift = _sum_of_squares(b, deviation, rows, floor, center, SUM_BITS - 2)
+        v, shift = _sum_of_squares(b, deviation, rows, floor, center)
     tiny = round(count * floor * deviation.fine**2 * 2.0**-shift)
     v = b.ADD(v, number(b, v, max(tiny, 2)))  # v << shift is the sum of the squared deviations
     t, h = narrow_inverse_sqrt(b, v)  # 2**29 / (sqrt(v) << h), h at least 1
@@ -192,7 +195,7 @@ def _wide_normalize(
     """In 32 bits."""
     count = rows.count(x.type.ints)
     deviation = deviation_from_mean(b, x, rows, count) if center else _from_zero(b, x)
-    v, shift = _sum_of_squares(b, deviation, rows, floor, center, SUM_BITS)
+    v, shift = _sum_of_squares(b, deviation, rows, floor, center)
     tiny = round(count * floor * deviation.fine**2 * 2.0**-shift)
     v = b.ADD(v, number(b, v, max(tiny, 1)))
     r = precise_inverse_sqrt(b, v) if precise else inverse_sqrt(b, v)
@@ -204,9 +207,9 @@ def _wide_normalize(
 
 
 def _sum_of_squares(
-    b: TosaBuilder, deviation: Deviation, rows: Rows, floor: float, center: bool, bits: float
+    b: TosaBuilder, deviation: Deviation, rows: Rows, floor: float, center: bool
 ) -> tuple[Value, int]:
-    """(v, shift): the sum of the squared deviations is v << shift; with eps v is below 2**bits."""
+    """(v, shift): the sum of the squared deviations is v << shift; with eps v is below 2**29."""
     d, square = deviation.value, deviation.reach**2
     shape = d.type.ints
     count = rows.count(shape)
@@ -217,7 +220,7 @@ def _sum_of_squares(
     squares = Sum(multiply(b, d, d, first), square * 2.0**-first, first, limit)
     total = sum_rows(b, squares, rows)
     whole = limit + count * floor * deviation.fine**2
-    shift = max(ceil(log2(whole) - bits), total.shift)
+    shift = max(ceil(log2(whole) - RESCALED_BITS), total.shift)
     if shift == total.shift:
         return total.value, shift
     return b.rescale(total.value, 2.0 ** (total.shift - shift), DType.INT32), shift

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -98,13 +98,21 @@ def max_pool3d(
     padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool,
 ) -> Value:  # fmt: skip
     """max_pool3d -> MAX_POOL2D over height and width, then over depth."""
-    depth, rows, columns = windows(b, kernel, stride, padding, dilation)
+    return max_volume(b, x, windows(b, kernel, stride, padding, dilation), max_window)
+
+
+def max_volume(
+    b: TosaBuilder, x: Value, axes: Sequence[Window],
+    pool: Callable[[TosaBuilder, Value, Window, Window], Value],
+) -> Value:  # fmt: skip
+    """Maxima over depth, height and width of [N, C, D, H, W], by 2-D ones: `pool`."""
+    depth, rows, columns = axes
     b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
     y = b.transpose(x, NHWC[5])
     n, d, h, w, c = y.type.ints
-    y = max_window(b, b.reshape(y, (n * d, h, w, c)), rows, columns)
+    y = pool(b, b.reshape(y, (n * d, h, w, c)), rows, columns)
     y = b.reshape(y, (n, d, rows.out * columns.out, c))
-    y = max_window(b, y, depth, Window(1, 1, 0, rows.out * columns.out))
+    y = pool(b, y, depth, Window(1, 1, 0, rows.out * columns.out))
     y = b.reshape(y, (n, depth.out, rows.out, columns.out, c))
     return recode(b, b.transpose(y, NCHW[5]), b.out[0])
 

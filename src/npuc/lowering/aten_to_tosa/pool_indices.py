@@ -8,8 +8,9 @@ from itertools import product
 import numpy as np
 
 from npuc.ir import DType, Value
-from npuc.lowering.aten_to_tosa.average_pool import adaptive_runs, concat
+from npuc.lowering.aten_to_tosa.average_pool import adaptive_runs
 from npuc.lowering.aten_to_tosa.pool import Window, max_window, pad_axis, recode, windows
+from npuc.lowering.aten_to_tosa.take import join
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -43,10 +44,10 @@ def adaptive_max_pool2d(
             part = b.slice(image, (0, top, left, 0), size)
             cells.append(max_window(b, part, rows, columns))
             spots.append(indices_of_maxima(b, image, (top, left), rows, columns))
-        bands.append(concat(b, cells, 2))
-        places.append(concat(b, spots, 2))
-    y = b.nchw(concat(b, bands, 1))
-    return recode(b, y, b.out[0]), b.nchw(concat(b, places, 1))
+        bands.append(join(b, cells, 2))
+        places.append(join(b, spots, 2))
+    y = b.nchw(join(b, bands, 1))
+    return recode(b, y, b.out[0]), b.nchw(join(b, places, 1))
 
 
 def indices_of_maxima(

@@ -14,6 +14,7 @@ from npuc.lowering.aten_to_tosa.emit_convolution import (
     emit_convolution,
     join_channels,
     merge_groups,
+    reach_input,
     split_groups,
 )
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, to_output
@@ -81,7 +82,8 @@ def as_ordinary(b: TosaBuilder, conv: Convolution) -> Convolution:
     turned = np.flip(kernel.array, tuple(range(1, kernel.type.rank - 1)))
     weights = replace(conv.weights, kernel=b.const(turned, kernel.type.dtype))
     x = spread(b, conv.x, conv.stride)
-    return replace(conv, x=x, weights=weights, pad=tuple(pad), stride=(1,) * len(conv.stride))
+    ordinary = replace(conv, x=x, weights=weights, pad=tuple(pad), stride=(1,) * len(conv.stride))
+    return reach_input(b, ordinary)
 
 
 def spread(b: TosaBuilder, x: Value, stride: Sequence[int]) -> Value:
