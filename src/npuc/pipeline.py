@@ -52,7 +52,9 @@ def compile(  # noqa: A001 - the name of the public function
         artifact's own types. The artifact is the same.
     io_layout: "channels_last" makes the artifact's rank-4 tensors NHWC.
     keep_stages: keep the graph after each stage in `Compilation.stages`.
-    format: None: the target's own file; "pte": an ExecuTorch program around it.
+    format: None: the target's own file; "pte": an ExecuTorch program around it. Of a model that
+        is only partly on the target the rest goes to ExecuTorch's portable kernels
+        (`npuc.executorch.compile_partly.PartlyDelegated`).
 
     Raises Unsupported with `.reasons` when an op cannot be on the target, BadInput for what the
     user gave, ToolMissing without the target's tool and CheckFailed when the result is wrong.
@@ -63,6 +65,10 @@ def compile(  # noqa: A001 - the name of the public function
         model, example_inputs, quantization, calibration, dynamic_shapes, progress
     )
     lowered = job.lower(imported)
+    if lowered.reasons and format == "pte" and quantization not in FLOAT_TYPES:
+        from npuc.executorch.compile_partly import compile_partly
+
+        return compile_partly(job, Coverage(lowered.verdicts, job.target.name), imported, name, check)
     if lowered.reasons:
         raise Unsupported(lowered.reasons)
     port = describe(lowered.graph, io_layout, job.program.output_names)

@@ -53,10 +53,13 @@ class CheckReport:
         """`exact`, `within 1 step` or the float error, and the SQNR where it is finite."""
         worst = self.worst_op
         if worst is None:
-            return "nothing to compare"
+            errors = [o.max_error for o in self.outputs]
+            return f"outputs within {max(errors):.1e}" if errors else "nothing to compare"
         if any(o.steps for o in self.ops):
             steps = max(o.error for o in self.ops if o.steps)
-            text = "exact" if self.exact else f"within {steps:g} step{'s' if steps > 1 else ''} per op"
+            text = (
+                "exact" if self.exact else f"within {steps:g} step{'s' if steps > 1 else ''} per op"
+            )
         else:
             text = f"float error {worst.error:.1e} per op"
         sqnr = [o.sqnr_float for o in self.outputs if o.sqnr_float is not None]

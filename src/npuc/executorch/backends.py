@@ -21,6 +21,7 @@ from npuc.executorch.debug_files import write_artifacts, write_failure
 from npuc.executorch.edge_program import whole_of
 from npuc.executorch.lower_delegate import Delegate, finish_delegate, lower_delegate
 from npuc.executorch.pte import VGF_VERSION
+from npuc.executorch.run_edge import RECORD, record_of
 from npuc.ir import Graph
 
 
@@ -46,10 +47,10 @@ class EthosUBackend(BackendDetails):  # type: ignore[misc]
     def preprocess(edge_program: Any, compile_specs: list[Any]) -> PreprocessResult:
         """The payload of `edge_program`. Raises Unsupported, BadInput, ToolMissing or NpucError."""
         spec = EthosUCompileSpec.from_list(compile_specs)
-        handles, data = _compile(edge_program, spec)
+        told, data = _compile(edge_program, spec)
         placements = spec.external_block_placements
         if placements is None or not placements.to_block_placements():
-            return _result(handles, data)
+            return _result(told, data)
         from executorch.exir._serialize._named_data_store import NamedDataStore
 
         from npuc.executorch.external_blocks import ALIGNMENT, externalize
@@ -60,7 +61,7 @@ class EthosUBackend(BackendDetails):  # type: ignore[misc]
             data, moved = externalize(data, {name: tag})
             for key, block in moved.items():
                 store.add_named_data(key, block, ALIGNMENT, external_tag=tag)
-        return _result(handles, data, store.get_named_data_store_output())
+        return _result(told, data, store.get_named_data_store_output())
 
 
 class VgfBackend(BackendDetails):  # type: ignore[misc]
@@ -75,8 +76,8 @@ class VgfBackend(BackendDetails):  # type: ignore[misc]
         from npuc.targets.vgf import mark_version
 
         spec = VgfCompileSpec.from_list(compile_specs)
-        handles, data = _compile(edge_program, spec)
-        return _result(handles, mark_version(data, VGF_VERSION))
+        told, data = _compile(edge_program, spec)
+        return _result(told, mark_version(data, VGF_VERSION))
 
 
 def check_registered(backend: type) -> None:
@@ -97,8 +98,8 @@ def check_registered(backend: type) -> None:
         )
 
 
-def _compile(edge_program: Any, spec: ArmCompileSpec) -> tuple[dict[int, tuple[int, ...]], bytes]:
-    """Debug handles per op, and the target's file; writes what the spec wants written."""
+def _compile(edge_program: Any, spec: ArmCompileSpec) -> tuple[dict[str, Any], bytes]:
+    """What is told about a delegate, and the target's file; writes what the spec wants."""
     target, tag = spec.target(), _tag_of(edge_program)
     graphs: dict[str, Graph] = {}
     try:
@@ -109,7 +110,11 @@ def _compile(edge_program: Any, spec: ArmCompileSpec) -> tuple[dict[int, tuple[i
         write_failure(spec, tag, error, graphs)
         raise
     write_artifacts(spec, tag, delegate, graph, artifact)
-    return _handles(edge_program, delegate, graph), artifact.data
+    told = {
+        "debug_handle_map": _handles(edge_program, delegate, graph),
+        RECORD: record_of(delegate.part, graph),
+    }
+    return told, artifact.data
 
 
 def _tag_of(edge_program: Any) -> str:
@@ -129,7 +134,5 @@ def _handles(edge_program: Any, delegate: Delegate, graph: Graph) -> dict[int, t
     return found
 
 
-def _result(
-    handles: dict[int, tuple[int, ...]], data: bytes, store: Any = None
-) -> PreprocessResult:
-    return PreprocessResult(processed_bytes=data, debug_handle_map=handles, data_store_output=store)
+def _result(told: dict[str, Any], data: bytes, store: Any = None) -> PreprocessResult:
+    return PreprocessResult(processed_bytes=data, data_store_output=store, **told)

@@ -100,7 +100,7 @@ class DryRun:
             node = self.by_name.get(names.get(reason.name, reason.name))
             if node in nodes:
                 found.setdefault(node, reason)
-            elif node in part.inputs:
+            elif node is not None and node in part.inputs:
                 for user in node.users:
                     if user in nodes:
                         found.setdefault(user, reason)

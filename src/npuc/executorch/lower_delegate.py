@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from npuc.dialects.tosa import Limits
 from npuc.errors import Reason, Unsupported
 from npuc.executorch.edge_program import ORIGIN, Part, order_of
 from npuc.frontend.torch_arrays import dtype_of
@@ -59,8 +60,10 @@ def finish_delegate(delegate: Delegate, target: Target) -> tuple[Graph, Artifact
         raise Unsupported(reasons)
     inputs = [order_of(n.meta["val"]) for n in delegate.part.inputs]
     outputs = [order_of(n.meta["val"]) for n in delegate.part.outputs]
-    graph = set_io_orders(delegate.lowered.graph, inputs, outputs, target.limits)
-    graph = run_passes(graph, target.passes, target.limits)
+    limits = target.limits
+    assert isinstance(limits, Limits), "ExecuTorch's backends take TOSA"
+    graph = set_io_orders(delegate.lowered.graph, inputs, outputs, limits)
+    graph = run_passes(graph, target.passes, limits)
     return graph, target.finish(graph, target)
 
 

@@ -154,7 +154,7 @@ class TOSAQuantizer(Quantizer):  # type: ignore[misc]
     def _annotate(
         self, model: GraphModule, base: QuantizationConfig, chosen: dict[Node, Config]
     ) -> None:
-        names = {
+        names: dict[str, Recipe | str | None] = {
             n.name: None if config is None else replace(config.recipe, is_qat=self._is_qat())
             for n, config in chosen.items()
             if config is None or config.recipe != base.recipe

@@ -54,6 +54,9 @@ def show_compilation(c: Compilation, paths: Sequence[Path], verbose: bool = Fals
         quant = f", scale {port.scale:.6g}, zero point {port.zero_point}" if port.scale else ""
         shape = "x".join(map(str, port.artifact_shape))
         out.print(f"  {kind} {escape(port.name)}: {port.dtype} {shape} {port.layout}{quant}")
+    kernels = getattr(c, "kernels", None)
+    if kernels:
+        out.print(f"  the host computes the rest with the kernels {', '.join(kernels)}")
     times = ", ".join(f"{k} {v:.2f}" for k, v in c.timings.items())
     out.print(f"  seconds: {times}")
     for path in paths:
