@@ -149,3 +149,18 @@ def test_symbolic_shapes_have_a_symbolic_size():
     assert not t.is_static and t.size == 4 * n
     with pytest.raises(SymbolicShape, match="n .1..8. is known only at run time"):
         _ = t.nbytes
+
+
+def test_origins_survive_through_what_carries_their_elements():
+    """A dead value is found again in the operand of the RESHAPE or TRANSPOSE that made it, or in
+    the value that a pass says carries it."""
+    b = Builder()
+    x = b.input(TensorType(DType.INT8, (2, 3)), "x")
+    y = add(b, x, x)
+    flat = b.emit("tosa.RESHAPE", (y,), {}, (TensorType(DType.INT8, (6,)),))[0]
+    turned = b.emit("tosa.TRANSPOSE", (y,), {"perms": (1, 0)}, (TensorType(DType.INT8, (3, 2)),))[0]
+    moved = add(b, turned, turned, a=1)
+    b.carried[moved] = (y, (1, 0))
+    named = {"flat": (flat, None), "turned": (turned, None), "moved": (moved, None)}
+    g = b.finish([y], origins=named)
+    assert g.origins == {"flat": (y, None), "turned": (y, (1, 0)), "moved": (y, (1, 0))}

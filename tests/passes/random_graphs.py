@@ -162,7 +162,9 @@ def random_graph(seed: int, ops: int = 25, limits: Limits = LIMITS) -> Graph:
         maker.step()
     outputs = [maker.values[-1], maker.values[len(maker.values) // 2]]
     named = {f"v{i}": (v, None) for i, v in enumerate(maker.values)}
-    return maker.b.finish(outputs, origins=named)
+    graph = maker.b.finish(outputs, origins=named)
+    graph.origins = {n: (v, p) for n, (v, p) in graph.origins.items() if named[n][0] is v}
+    return graph
 
 
 def random_arrays(graph: Graph, seed: int = 0) -> list[np.ndarray]:

@@ -17,6 +17,9 @@ INTERN_BYTES = 4096
 #: kinds whose ops are never merged with an equal one
 SIDE_EFFECTS = frozenset({"tosa.VARIABLE_WRITE", "tosa.VARIABLE_READ", "tosa.CUSTOM", "tosa.VARIABLE"})
 
+#: kinds whose result has all elements of the first operand, in its order or that of `perms`
+MOVES = frozenset({"tosa.RESHAPE", "tosa.TRANSPOSE", "tosa.IDENTITY"})
+
 Verify = Callable[[str, Sequence[Value], Mapping[str, Any], Sequence[TensorType]], None]
 
 
@@ -32,6 +35,9 @@ class Builder:
         self.inputs: list[Value] = []
         self.ops: list[Op] = []
         self.loc: Loc = NOWHERE
+        #: value -> (another that carries its elements, the permutation against it or None); a
+        #: reshape between them does not count. Lets `origins` survive ops that a pass moved.
+        self.carried: dict[Value, tuple[Value, tuple[int, ...] | None]] = {}
         self._seen: dict[Any, tuple[Value, ...]] = {}
         self._blobs: dict[Any, Blob] = {}
 
@@ -99,8 +105,31 @@ class Builder:
         kept = live_ops(self.ops, outputs)
         graph = Graph(name, tuple(self.inputs), tuple(kept), tuple(outputs))
         alive = {r for op in kept for r in op.results} | set(self.inputs)
-        graph.origins = {k: v for k, v in (origins or {}).items() if v[0] in alive}
+        found = {k: self._alive(*v, alive) for k, v in (origins or {}).items()}
+        graph.origins = {k: v for k, v in found.items() if v is not None}
         return graph
+
+    def _alive(
+        self, value: Value, perm: tuple[int, ...] | None, alive: set[Value]
+    ) -> tuple[Value, tuple[int, ...] | None] | None:
+        """The live value that carries `value`, and the permutation against the model's."""
+        while value not in alive:
+            if value in self.carried:
+                value, moved = self.carried[value]
+            elif value.op is not None and value.op.kind in MOVES:
+                perms = value.op.attrs.get("perms")
+                value, moved = value.op.operands[0], _inverse(perms) if perms else None
+            else:
+                return None
+            if moved is not None and perm is not None and len(perm) != len(moved):
+                return None
+            if moved is not None:
+                perm = moved if perm is None else tuple([perm[i] for i in moved])
+        return value, perm
+
+
+def _inverse(perms: Sequence[int]) -> tuple[int, ...]:
+    return tuple([list(perms).index(i) for i in range(len(perms))])
 
 
 def live_ops(ops: Sequence[Op], outputs: Sequence[Value]) -> list[Op]:

@@ -23,8 +23,10 @@ def cancel_transposes(graph: Graph, limits: Limits) -> Graph:
         chain, source = unary_chain(x, lambda v: readers.get(v, 1))
         if is_transpose(source):
             assert source.op is not None
-            joined = compose(source.op.attrs["perms"], perms)
-            moved = replay(b, chain, source.op.operands[0])
+            first = source.op.attrs["perms"]
+            joined = compose(first, perms)
+            back = tuple([first.index(i) for i in range(len(first))])
+            moved = replay(b, chain, source.op.operands[0], back)
             return (move_axes(b, moved, joined),)
         return (move_axes(b, x, perms),)
 

@@ -54,10 +54,16 @@ def is_rename(op: Op) -> bool:
     return [d for d in before.shape if d != 1] == [d for d in after.shape if d != 1]
 
 
-def replay(builder: Builder, chain: list[Op], source: Value) -> Value:
-    """`chain` (as `unary_chain` gives it) emitted again on `source`, in its shape."""
+def replay(
+    builder: Builder, chain: list[Op], source: Value, perm: tuple[int, ...] | None = None
+) -> Value:
+    """`chain` (as `unary_chain` gives it) emitted again on `source`, in its shape.
+
+    perm: `source` is what the chain started from transposed by `perm` (None: only reshaped).
+    """
     for op in reversed(chain):
         old = op.results[0].type
         type = TensorType(old.dtype, source.type.shape, old.quant)
         (source,) = builder.emit(op.kind, (source, *op.operands[1:]), op.attrs, [type], loc=op.loc)
+        builder.carried[op.results[0]] = (source, perm)
     return source
