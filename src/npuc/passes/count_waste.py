@@ -7,7 +7,8 @@ from collections import Counter
 from npuc.ir import DType, Graph, Op
 
 #: operators that compute nothing
-MOVES = ("TRANSPOSE", "RESHAPE", "SLICE", "PAD", "TILE", "REVERSE", "CONCAT", "IDENTITY")
+MOVES = ("TRANSPOSE", "RESHAPE", "SLICE", "PAD", "TILE", "REVERSE", "CONCAT", "IDENTITY",
+         "STRIDED_SLICE", "PADV2", "REVERSE_V2", "CONCATENATION")  # fmt: skip
 
 
 def count_waste(graph: Graph) -> dict[str, int]:
@@ -20,7 +21,7 @@ def count_waste(graph: Graph) -> dict[str, int]:
     found: Counter[str] = Counter({"transposes": 0, "transposed_bytes": 0, "rescales": 0})
     found.update({"lone_rescales": 0, **{name.lower(): 0 for name in MOVES[1:]}})
     for op in graph.walk():
-        if not op.kind.startswith("tosa."):
+        if not op.kind.startswith(("tosa.", "tflite.")):
             continue
         if op.name == "TRANSPOSE" and moves_data(op):
             found["transposes"] += 1
@@ -28,7 +29,7 @@ def count_waste(graph: Graph) -> dict[str, int]:
             found["transposed_bytes"] += type.nbytes if type.is_static else 0
         elif op.name == "TRANSPOSE":
             found["reshape"] += 1
-        elif op.name == "RESCALE":
+        elif op.name == "RESCALE" or (op.name == "QUANTIZE" and not reads_floats(op)):
             found["rescales"] += 1
             found["lone_rescales"] += is_lone(op)
         elif op.name in MOVES:
@@ -41,6 +42,10 @@ def moves_data(transpose: Op) -> bool:
     shape = transpose.operands[0].type.shape
     hard = [p for p in transpose.attrs["perms"] if shape[p] != 1]
     return hard != sorted(hard)
+
+
+def reads_floats(op: Op) -> bool:
+    return op.operands[0].type.dtype.is_float
 
 
 def is_lone(rescale: Op) -> bool:

@@ -1,4 +1,4 @@
-"""What is in a file that npuc writes: TOSA, VGF, Ethos-U payload or Vela's raw npz."""
+"""What is in a file that npuc writes: TOSA, TFLite, VGF, Ethos-U payload or Vela's raw npz."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def inspect_file(path: str) -> dict[str, Any]:
     for matches, read in _READERS:
         if matches(data):
             return {"bytes": len(data), **read(data)}
-    known = "TOSA (.tosa), VGF (.vgf), Ethos-U payload (.bin), Vela raw (.npz)"
+    known = "TOSA (.tosa), TFLite (.tflite), VGF (.vgf), Ethos-U payload (.bin), Vela raw (.npz)"
     raise BadInput(f"{path} is none of the files npuc writes", hint=f"known: {known}")
 
 
@@ -39,6 +39,12 @@ def _tosa(data: bytes) -> dict[str, Any]:
         "operators": dict(kinds.most_common()),
         "constants": {"count": len(constants), "bytes": sum(t.nbytes for t in constants)},
     }
+
+
+def _tflite(data: bytes) -> dict[str, Any]:
+    from npuc.serialize.read_tflite import read_tflite, summarize
+
+    return summarize(read_tflite(data))
 
 
 def _vgf(data: bytes) -> dict[str, Any]:
@@ -88,6 +94,7 @@ def _npz(data: bytes) -> dict[str, Any]:
 
 _READERS = (
     (lambda d: d[4:8] == b"TOSA", _tosa),
+    (lambda d: d[4:8] == b"TFL3", _tflite),
     (lambda d: d[:4] in (b"VGF1", b"1FGV"), _vgf),
     (lambda d: d[:15] == b"vela_bin_stream", _payload),
     (lambda d: d[:2] == b"PK", _npz),
