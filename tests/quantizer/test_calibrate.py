@@ -157,3 +157,20 @@ def test_conversion_takes_linear_time():
 
     seconds(2)
     assert seconds(48) < 10 * seconds(12)
+
+
+def test_torchaos_own_steps_with_our_quantizer():
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    from npuc.quantizer.annotate import NpucQuantizer
+
+    layer = nn.Sequential(nn.Conv2d(8, 4, 3), nn.ReLU(inplace=True), nn.Flatten(2), nn.LSTM(100, 8))
+    gm = torch.export.export(layer.eval(), (IMAGE,)).module(check_guards=False)
+    prepared = prepare_pt2e(gm, NpucQuantizer(Recipe()))
+    with torch.no_grad():
+        prepared(IMAGE)
+        graph = convert_pt2e(prepared)
+        want, _ = layer(IMAGE)
+        got, _ = graph(IMAGE)
+    assert left_float(graph) == []
+    assert sqnr(want, got) > 30

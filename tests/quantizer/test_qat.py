@@ -70,3 +70,16 @@ def test_only_modules_can_be_trained(data):
     program = torch.export.export(Net().eval(), (data[0],))
     with pytest.raises(BadInput, match=r"pass an nn\.Module"):
         prepare_qat(program, (data[0],))
+
+
+def test_a_trained_graph_compiles(data):
+    import npuc
+
+    x, _ = data
+    torch.manual_seed(0)
+    graph = prepare_qat(Net(), (x,), "int8")
+    graph.train()
+    graph(x)
+    final = convert_qat(graph)
+    compiled = npuc.compile(final, (x,), target="tosa-1.0+int")
+    assert compiled.coverage and compiled.check is not None

@@ -83,7 +83,7 @@ def quantize(
 
 @dataclass
 class Prepared:
-    """A graph with observers, ready for calibration. `program` is None for a branch or loop body."""
+    """A graph with observers, ready for calibration. `program`: None for a branch or loop body."""
 
     program: Program | None
     graph: GraphModule

@@ -147,7 +147,7 @@ def hide(gm: GraphModule, prepare_body: Callable[[GraphModule], Prepared]) -> li
 
 
 def show(gm: GraphModule, convert_body: Callable[[Prepared], GraphModule]) -> None:
-    """Replace the calls of `Flow`s of a converted graph by the ops that they stand for, in place."""
+    """Replace the calls of `Flow`s of a converted graph, in place, by the ops they stand for."""
     found = False
     for node in list(gm.graph.nodes):
         flow = node.target
