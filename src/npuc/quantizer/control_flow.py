@@ -93,7 +93,7 @@ class Branches(Flow):
 
     def borders(self) -> Iterator[list[Border]]:
         for i, operand in enumerate(map(_observed, self.node.args[1])):  # type: ignore[arg-type]
-            inside = [(p, _inputs(p)[i]) for p in self.bodies]
+            inside: list[Border] = [(p, _inputs(p)[i]) for p in self.bodies]
             yield [(None, (operand, self.node)), *inside]
         for i, item in _items(self.node):
             yield [(None, item), *((p, _outputs(p)[i]) for p in self.bodies)]
@@ -117,7 +117,7 @@ class Loop(Flow):
         items = dict(_items(self.node))
         carried, extra = self.node.args
         for i, operand in enumerate(map(_observed, [*carried, *extra])):  # type: ignore[misc]
-            inside = [(p, _inputs(p)[i]) for p in self.bodies]
+            inside: list[Border] = [(p, _inputs(p)[i]) for p in self.bodies]
             if i < len(carried):
                 inside.append((self.bodies[1], _outputs(self.bodies[1])[i]))
             if i in items:

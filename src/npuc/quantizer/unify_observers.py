@@ -21,7 +21,7 @@ def unify_observers(prepared: Prepared) -> None:
             for group in flow.borders():
                 found = [(p or outer).quantizer.observers.get(place) for p, place in group]
                 _join(classes, [o for o in found if o is not None])
-    merged = {}
+    merged: dict[int, Any] = {}
     for members in classes.all():
         one = _one(members, prepared.quantizer.recipe.ranges)
         merged.update((id(member), one) for member in members)
