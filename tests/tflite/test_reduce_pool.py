@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own name
 
+from npuc.dialects.tflite import TfliteLimits
 from npuc.ir import DType, Quant
 from tests.lowering.harness import constant, given, quant_for
 from tests.tflite.harness import check_tflite, names
@@ -182,3 +183,15 @@ def test_batch_norm() -> None:
 def test_dtype_of_sums() -> None:
     flags = rng.integers(0, 2, (3, 7)) > 0
     check_tflite("aten.sum.dim_IntList", (given(flags), (1,), False), torch.sum, out_dtype=DType.INT64)
+
+
+def test_norm_without_tables() -> None:
+    """On Ethos-U a norm has RSQRT instead of a GATHER, which U55 leaves to the CPU."""
+    limits = TfliteLimits(tables=False)
+    x = normal(4, 64) * np.array([[1.0], [0.02], [3.0], [0.3]], np.float32)
+    n = (64,)
+    want = F.layer_norm(torch.from_numpy(x), n).numpy()
+    args = (given(x, quant_for(x, 16)), n, None, None, 1e-5)
+    graph = check_tflite("aten.layer_norm", args, lambda t, s, w, c, e: F.layer_norm(t, s, w, c, e),
+                         out_quant=quant_for(want), limits=limits)  # fmt: skip
+    assert not {"GATHER", "CAST"} & set(names(graph))

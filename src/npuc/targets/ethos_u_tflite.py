@@ -15,6 +15,9 @@ from npuc.targets.target import Artifact, Target
 from npuc.targets.tflite import OPTIONS, TFLITE_PASSES, count_operators, prepare_io
 
 VELA_OPTIONS = {"system_config": None, "memory_mode": None, "config_ini": None, "extra_options": {}}
+#: operators whose kernels U55 and U65 limit: rows, and elements
+KERNELS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
+MAX_HEIGHT, MAX_AREA = 64, 64 * 64
 #: operators that are left to the CPU on every Ethos-U and have a form that is not
 OTHER_FORMS = frozenset({"BROADCAST_TO", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"})
 
@@ -25,8 +28,9 @@ def ethos_u_tflite_target(name: str) -> Target:
 
     family = ACCELERATORS[name].family
     limits = TfliteLimits(
-        name, floats=False, int4=False, grouped=False, steps=False, chip=_policy(family)
-    )
+        name, floats=False, int4=False, grouped=False, steps=False, tables=False,
+        chip=_policy(family),
+    )  # fmt: skip
     return Target(
         name, f"Arm {family} by the TFLite route (Vela)", limits, finish_ethos_u_tflite, "tflite",
         FAMILIES[family], TFLITE_PASSES, prepare=_prepare,
@@ -47,6 +51,8 @@ def _policy(family: str) -> Policy:
             return "Vela leaves it to the CPU"
         if DType.BOOL in dtypes and family != "EthosU85":
             return f"Vela refuses booleans on {family}"
+        if name in KERNELS and family != "EthosU85":
+            return _large_kernel(operands, attrs)
         if name == "ARG_MAX" and operands[0].type.dtype is not DType.INT8:
             return f"Vela refuses it for {operands[0].type.dtype.name}"
         if name in ("SQUARED_DIFFERENCE", "QUANTIZE") and operands[0].type.dtype is DType.INT32:
@@ -54,6 +60,17 @@ def _policy(family: str) -> Policy:
         return None
 
     return policy
+
+
+def _large_kernel(operands: Sequence[Value], attrs: Mapping[str, Any]) -> str | None:
+    """Kernels with their dilation reach over at most 64 rows and 4096 elements."""
+    kernel = operands[1].type.ints[1:3]
+    height, width = ((k - 1) * d + 1 for k, d in zip(kernel, attrs["dilation"], strict=True))
+    if height > MAX_HEIGHT:
+        return f"the kernel reaches over {height} rows; Vela takes {MAX_HEIGHT} on this chip"
+    if height * width > MAX_AREA:
+        return f"the kernel covers {height}x{width} elements; Vela takes {MAX_AREA} on this chip"
+    return None
 
 
 def _prepare(graph: Graph, target: Target) -> Graph:

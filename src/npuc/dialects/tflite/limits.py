@@ -25,7 +25,8 @@ class TfliteLimits:
 
     floats: whether operators on floats may stand in the file (DEQUANTIZE and QUANTIZE at its ends
     are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes groups.
-    steps: whether STRIDED_SLICE takes steps.
+    steps: whether STRIDED_SLICE takes steps. tables: whether CAST and GATHER from a table run where
+    the rest does.
     `chip` returns why the chip refuses an op that LiteRT has.
     """
 
@@ -34,6 +35,7 @@ class TfliteLimits:
     int4: bool = True
     grouped: bool = True
     steps: bool = True
+    tables: bool = True
     chip: ChipPolicy | None = None
     _types: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
 

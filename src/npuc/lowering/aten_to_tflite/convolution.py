@@ -36,7 +36,32 @@ def convolution(
     conv = Convolution(
         x, weights, tuple(stride), tuple(padding), tuple(dilation), groups, out
     )
-    y = emit_transposed(b, conv) if transposed else emit_convolution(b, conv)
+    if transposed:
+        y = emit_transposed(b, conv)
+    elif is_column(conv):
+        y = b.reshape(emit_convolution(b, as_row(b, conv)), out.ints)
+    else:
+        y = emit_convolution(b, conv)
     if rank == 3:
         y = b.reshape(y, (y.type.ints[0], *y.type.ints[2:]))
     return b.as_result(b.transpose(y, NCHW[rank]))
+
+
+def is_column(conv: Convolution) -> bool:
+    """Whether a 2-D convolution runs along the height only, of an image of width 1."""
+    return len(conv.stride) == 2 and conv.x.type.shape[2] == 1 and conv.kernel[1] == 1 and (
+        conv.kernel[0] > 1 and conv.out.shape[2] == 1 and conv.pad[2:] == (0, 0)
+    )
+
+
+def as_row(b: TfliteBuilder, conv: Convolution) -> Convolution:
+    """A column as a row: no data moves, and NPUs take longer kernels along the width."""
+    n, h, _, c = conv.x.type.ints
+    o, kh, _, i = conv.weights.filter.type.ints
+    _, oh, _, oc = conv.out.ints
+    return Convolution(
+        b.reshape(conv.x, (n, 1, h, c)),
+        Weights(b.reshape(conv.weights.filter, (o, 1, kh, i)), conv.weights.bias),
+        (1, conv.stride[0]), (0, 0, *conv.pad[:2]), (1, conv.dilation[0]), conv.groups,
+        conv.out.with_(shape=(n, 1, oh, oc)),
+    )  # fmt: skip

@@ -20,6 +20,8 @@ from npuc.lowering.tflite_builder import (
 
 #: parameters of rows whose largest magnitude is 1, and of their squares
 UNIT = symmetric(1.0)
+#: the same with room for RSQRT, whose table is interpolated and errs upwards
+LOOSE, LOOSE_SQUARE = symmetric(1.1), symmetric(1.21)
 #: 1 / sqrt(v) of the smallest variance v that is told from zero
 LARGEST_ROOT = 32.0
 #: part of a variance that is left away
@@ -132,14 +134,11 @@ def _quantized(
     assert x.type.quant is not None and out.quant is not None
     difference = centered_rows(b, x, axes) if centered else b.widened(x)
     row, offset = _unit_rows(b, difference, axes, eps)
-    variance = b.MEAN(
-        b.MUL(row, row, quant=UNIT), axes=axes, keep_dims=True, quant=UNIT
-    )
+    square = UNIT if b.limits.tables else LOOSE_SQUARE
+    variance = b.MEAN(b.MUL(row, row, quant=square), axes=axes, keep_dims=True, quant=square)
     if offset is not None:
-        variance = b.ADD(variance, offset, quant=UNIT)
-    inverse = b.GATHER(
-        b.const(inverse_roots(), DType.INT16, symmetric(LARGEST_ROOT)), b.CAST(variance, dtype=DType.INT32)
-    )
+        variance = b.ADD(variance, offset, quant=square)
+    inverse = _inverse_root(b, variance)
     count = prod(x.type.ints[a] for a in axes)
     y = b.MUL(row, inverse, quant=symmetric(min(np.sqrt(count), 16.0)))
     result = wide_type(out).quant
@@ -160,6 +159,8 @@ def _unit_rows(
     f is 1 / m with m of 8 bits; rows below 1/128 of the range all take the same f.
     """
     assert x.type.quant is not None
+    if not b.limits.tables:
+        return _unit_rows_by_roots(b, x, axes, eps)
     largest = largest_magnitude(x.type.quant)
     smallest = max(largest / 128, 8 * np.sqrt(eps))
     top = b.REDUCE_MAX(b.ABS(x, quant=x.type.quant), axes=axes, keep_dims=True)
@@ -175,6 +176,33 @@ def _unit_rows(
         return row, None
     offset = b.lookup(top, lambda m: eps * factor(m) ** 2, type.with_(quant=UNIT))
     return row, offset
+
+
+def _unit_rows_by_roots(
+    b: TfliteBuilder, x: Value, axes: Sequence[int], eps: float
+) -> tuple[Value, Value | None]:
+    """The same with f = RSQRT(m) * RSQRT(m): whatever its error, eps takes the same f."""
+    assert x.type.quant is not None
+    largest = largest_magnitude(x.type.quant)
+    smallest = max(largest / 128, 8 * np.sqrt(eps))
+    top = b.REDUCE_MAX(b.ABS(x, quant=x.type.quant), axes=axes, keep_dims=True)
+    floor = b.real_const(np.full((1,) * x.type.rank, smallest * 1.02), DType.INT16, x.type.quant)
+    root = b.RSQRT(b.MAXIMUM(top, floor), quant=symmetric(1 / np.sqrt(smallest)))
+    factor = b.MUL(root, root, quant=symmetric(1 / smallest))
+    row = b.MUL(x, factor, quant=LOOSE)
+    if eps / smallest**2 < NEGLIGIBLE:
+        return row, None
+    weight = b.real_const(np.full((1,) * x.type.rank, eps), DType.INT16)
+    offset = b.MUL(factor, weight, quant=symmetric(eps / smallest))
+    return row, b.MUL(offset, factor, quant=LOOSE_SQUARE)
+
+
+def _inverse_root(b: TfliteBuilder, variance: Value) -> Value:
+    """1 / sqrt(variance) of values in 0..1."""
+    if not b.limits.tables:
+        return b.RSQRT(variance, quant=symmetric(LARGEST_ROOT))  # type: ignore[no-any-return]
+    table = b.const(inverse_roots(), DType.INT16, symmetric(LARGEST_ROOT))
+    return b.GATHER(table, b.CAST(variance, dtype=DType.INT32))  # type: ignore[no-any-return]
 
 
 def centered_rows(b: TfliteBuilder, x: Value, axes: Sequence[int]) -> Value:

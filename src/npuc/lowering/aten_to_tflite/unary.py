@@ -14,7 +14,13 @@ from npuc.lowering.aten_to_tflite.operands import wide_type
 from npuc.lowering.aten_to_tosa import activation, elementary, rounding  # noqa: F401 - their formulas
 from npuc.lowering.aten_to_tosa.unary import FORMULAS
 from npuc.lowering.registry import lowers
-from npuc.lowering.tflite_builder import Function, TfliteBuilder, real_values
+from npuc.lowering.tflite_builder import (
+    Function,
+    TfliteBuilder,
+    largest_magnitude,
+    real_values,
+    symmetric,
+)
 
 #: kind -> operator that computes it for floats
 FLOAT_OPERATORS = {
@@ -134,6 +140,10 @@ def _product(b: TfliteBuilder, x: Value, function: Function) -> Value | None:
         from npuc.lowering.aten_to_tflite.operands import binary
 
         return binary(b, "MUL", x, x, out)
+    if kind == "aten.sqrt" and not b.limits.tables:
+        wide = b.widened(x)
+        root = b.RSQRT(wide, quant=symmetric(1 / np.sqrt(_smallest(wide))))
+        return b.requantize(b.MUL(wide, root, quant=wide_type(out).quant), out)
     if kind != "aten.silu":
         return None
     if x.type.dtype is out.dtype is DType.INT8 and _gate_error(x, function, out) <= 1:
@@ -141,6 +151,12 @@ def _product(b: TfliteBuilder, x: Value, function: Function) -> Value | None:
     wide = b.widened(x)
     product = b.MUL(wide, b.LOGISTIC(wide), quant=wide_type(out).quant)
     return b.requantize(product, out)
+
+
+def _smallest(x: Value) -> float:
+    """The smallest value above zero that a root is told from: 1/512 of the range."""
+    assert x.type.quant is not None
+    return largest_magnitude(x.type.quant) / 512
 
 
 def _gate_error(x: Value, function: Function, out: TensorType) -> float:
