@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from npuc.errors import BadInput
-from npuc.ir import DType, Graph, TensorType
+from npuc.ir import DType, Graph, SymDim, TensorType
+from npuc.ir.fit_sizes import misfit
 
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 
@@ -51,6 +52,12 @@ class IO:
     outputs: tuple[TensorIO, ...]
     state: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def sizes(self) -> dict[str, tuple[int, int | None]]:
+        """Bounds of the sizes that are open, by name (None: no upper bound)."""
+        dims = [d for port in self.inputs for d in port.type.shape if isinstance(d, SymDim)]
+        return {s.name: (s.lo, s.hi) for d in dims for s in d.symbols}
+
 
 def describe(graph: Graph, layout: str, outputs: Sequence[str]) -> IO:
     """The boundary of a lowered graph (before its layout is changed)."""
@@ -74,14 +81,14 @@ def _tensor(type: TensorType, name: str, layout: str) -> TensorIO:
     )
 
 
-def to_artifact(x: Any, port: TensorIO) -> np.ndarray:
+def to_artifact(x: Any, port: TensorIO, sizes: dict[str, int] | None = None) -> np.ndarray:
     """A tensor of the model as the artifact takes it: quantized, in its layout.
 
     Float tensors are quantized where the port is; integer tensors of the port's own type pass as
-    they are. Raises BadInput for a wrong shape.
+    they are. `sizes` collects the open sizes of all inputs. Raises BadInput for a wrong shape.
     """
     array = _array(x)
-    _check_shape(array, port)
+    _check_shape(array, port, {} if sizes is None else sizes)
     type = port.type
     quant = type.quant
     if quant is not None and array.dtype.kind not in "iu":
@@ -98,12 +105,11 @@ def to_artifact(x: Any, port: TensorIO) -> np.ndarray:
     return np.asarray(array, order="C")
 
 
-def _check_shape(array: np.ndarray, port: TensorIO) -> None:
-    fits = len(array.shape) == len(port.shape) and all(
-        a == b or not isinstance(b, int) for a, b in zip(array.shape, port.shape)
-    )
-    if not fits:
-        raise BadInput(f"input {port.name} has shape {array.shape}, expected {port.shape}")
+def _check_shape(array: np.ndarray, port: TensorIO, sizes: dict[str, int]) -> None:
+    why = misfit(port.type.shape, array.shape, sizes)
+    if why:
+        raise BadInput(f"input {port.name} has shape {array.shape}, expected {port.type.shape}",
+                       why="" if why.startswith("it takes shape") else why)  # fmt: skip
 
 
 def from_artifact(array: np.ndarray, port: TensorIO, dtype: Any) -> Any:

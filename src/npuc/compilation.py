@@ -117,7 +117,8 @@ class Compilation:
         if len(flat) != count:
             raise BadInput(f"{len(flat)} input tensors given, the artifact takes {count}")
         flat = [*flat, *self._state()]
-        return [to_artifact(x, port) for x, port in zip(flat, self.io.inputs)]
+        sizes: dict[str, int] = {}
+        return [to_artifact(x, port, sizes) for x, port in zip(flat, self.io.inputs)]
 
     def _state(self) -> list[Any]:
         if not self.state and self.io.state:
@@ -175,6 +176,7 @@ class Compilation:
                 "inputs": [p.as_dict() for p in self.io.inputs],
                 "outputs": [p.as_dict() for p in self.io.outputs],
                 "state": [list(s) for s in self.io.state],
+                "sizes": {name: list(bounds) for name, bounds in self.io.sizes.items()},
             },
             "coverage": self.coverage.as_dict(),
             "waste": self.waste,

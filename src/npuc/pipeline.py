@@ -34,6 +34,7 @@ def compile(  # noqa: A001 - the name of the public function
     quantization: str | Recipe | None = None,
     calibration: Iterable[Sequence[Any]] | None = None,
     dynamic_shapes: Any = None,
+    sizes: Mapping[str, int] | None = None,
     io: str = "float",
     io_layout: str = "contiguous",
     check: bool = True,
@@ -48,6 +49,8 @@ def compile(  # noqa: A001 - the name of the public function
         the path of a .pt2 file; an nn.Module needs `example_inputs`.
     quantization: None (as the model is), "int8", "a16w8", "a8w4", "fp16", "bf16" or a Recipe.
     calibration: iterable of input tuples; default: the example inputs, with a warning.
+    dynamic_shapes: as torch.export.export takes it, for targets with TOSA's `shape` extension.
+    sizes: numbers for open sizes by name: {"batch": 4} compiles for a batch of 4.
     io: "float": run() takes and returns floats, the host (de)quantizes; "quantized": the
         artifact's own types. The artifact is the same.
     io_layout: "channels_last" makes the artifact's rank-4 tensors NHWC.
@@ -62,7 +65,7 @@ def compile(  # noqa: A001 - the name of the public function
     _choose("format", format, FORMATS)
     job = _Job(target, io, io_layout, keep_stages)
     imported = job.front_end(
-        model, example_inputs, quantization, calibration, dynamic_shapes, progress
+        model, example_inputs, quantization, calibration, (dynamic_shapes, sizes), progress
     )
     lowered = job.lower(imported)
     if lowered.reasons and format == "pte" and quantization not in FLOAT_TYPES:
@@ -71,25 +74,7 @@ def compile(  # noqa: A001 - the name of the public function
         return compile_partly(job, Coverage(lowered.verdicts, job.target.name), imported, name, check)
     if lowered.reasons:
         raise Unsupported(lowered.reasons)
-    port = describe(lowered.graph, io_layout, job.program.output_names)
-    port = job.with_state(port)
-    graph = job.run_passes(lowered.graph)
-    with job.stage("target"):
-        output = job.target.finish(graph, job.target)
-    result = Compilation(
-        name=name or job.program.name,
-        target=job.target,
-        graph=graph,
-        output=output,
-        io=port,
-        coverage=Coverage(lowered.verdicts, job.target.name),
-        check=None,
-        timings=job.timings,
-        stages=job.stages,
-        quantization=job.quantization_name,
-        io_form=io,
-        program=job.program,
-    )
+    result = job.finish(lowered, name)
     if check:
         job.check(result)
     if format == "pte":
@@ -108,12 +93,13 @@ def explain(
     quantization: str | Recipe | None = None,
     calibration: Iterable[Sequence[Any]] | None = None,
     dynamic_shapes: Any = None,
+    sizes: Mapping[str, int] | None = None,
     progress: bool | None = None,
 ) -> Coverage:
     """What of the model can be on `target`, per op, with the reason where not. Arguments as compile."""
     job = _Job(target, "float", "contiguous", False)
     imported = job.front_end(
-        model, example_inputs, quantization, calibration, dynamic_shapes, progress
+        model, example_inputs, quantization, calibration, (dynamic_shapes, sizes), progress
     )
     return Coverage(job.lower(imported).verdicts, job.target.name)
 
@@ -127,6 +113,7 @@ class _Job:
         _choose("io", io, IO_FORMS)
         _choose("io_layout", io_layout, IO_LAYOUTS)
         self.target = find_target(target)
+        self.io = io
         self.io_layout = io_layout
         self.keep = keep
         self.timings: dict[str, float] = {}
@@ -151,15 +138,17 @@ class _Job:
 
     def front_end(
         self, model: Any, example_inputs: Sequence[Any] | None, quantization: Any,
-        calibration: Any, dynamic_shapes: Any, progress: bool | None,
+        calibration: Any, open_sizes: tuple[Any, Mapping[str, int] | None], progress: bool | None,
     ) -> Graph:  # fmt: skip
         """The model as a graph of aten ops with quantized types."""
         from npuc.frontend.capture import capture
+        from npuc.frontend.fix_sizes import fix_sizes
         from npuc.frontend.import_model import import_model
         from npuc.lowering.registry import known_kinds
 
         with self.stage("capture"):
-            self.program = self.float_program = capture(model, example_inputs, dynamic_shapes)
+            self.program = self.float_program = capture(model, example_inputs, open_sizes[0])
+            fix_sizes(self.program, open_sizes[1] or {})
             self.example_inputs = self.program.example_inputs
         self.quantization_name = getattr(quantization, "name", quantization)
         if quantization is not None and quantization not in FLOAT_TYPES:
@@ -201,7 +190,7 @@ class _Job:
 
     def lower(self, graph: Graph) -> Any:
         """The lowered graph with a verdict per op."""
-        from npuc.frontend.symbolic import refuse_open_sizes
+        from npuc.frontend.name_sizes import refuse_open_sizes
         from npuc.lowering.lower import lower
 
         if "EXT-SHAPE" not in getattr(self.target.limits, "extensions", ()):
@@ -221,6 +210,27 @@ class _Job:
             if self.io_layout == "channels_last":
                 graph = set_io_layout(graph, self.io_layout, self.target.limits)
             return run_passes(graph, self.target.passes, self.target.limits, self.keep_stage)
+
+    def finish(self, lowered: Any, name: str | None) -> Compilation:
+        """The passes, the target's file, and the record of the compilation."""
+        port = self.with_state(describe(lowered.graph, self.io_layout, self.program.output_names))
+        graph = self.run_passes(lowered.graph)
+        with self.stage("target"):
+            output = self.target.finish(graph, self.target)
+        return Compilation(
+            name=name or self.program.name,
+            target=self.target,
+            graph=graph,
+            output=output,
+            io=port,
+            coverage=Coverage(lowered.verdicts, self.target.name),
+            check=None,
+            timings=self.timings,
+            stages=self.stages,
+            quantization=self.quantization_name,
+            io_form=self.io,
+            program=self.program,
+        )
 
     def check(self, c: Compilation) -> None:
         """Execute `c` on the example inputs, compare with PyTorch, and keep the report in it."""

@@ -33,7 +33,7 @@ def run_reference_model(
     """Execute `tosa_bytes` on `arrays` (graph input order) and return the graph's outputs.
 
     Arrays have the storage dtype of their input (`Port.storage`: ml_dtypes for BF16 and FP8) and
-    exactly its shape; so have the results. `level` is "EIGHTK" (limits of level 8K checked) or
+    exactly its shape; so have the results. Unknown sizes of the file are those of `arrays`. `level` is "EIGHTK" (limits of level 8K checked) or
     "NONE".
 
     Raises BadInput for arrays that do not fit or bytes that are no TOSA file, NpucError with the
@@ -44,6 +44,9 @@ def run_reference_model(
         raise BadInput(f"unknown TOSA level {level!r}", why=f"levels are {', '.join(LEVELS)}")
     tool = _reference_model()
     signature = read_signature(tosa_bytes)
+    if any(size < 0 for port in signature.inputs for size in port.shape):
+        tosa_bytes = _resolved(tosa_bytes, signature, arrays)
+        signature = read_signature(tosa_bytes)
     _check_inputs(signature, arrays)
     bits = [_to_bits(port, array) for port, array in zip(signature.inputs, arrays, strict=True)]
 
@@ -61,6 +64,16 @@ def run_reference_model(
             why=explain_output(captured.text) or "the specification leaves the result undefined",
         )
     return [_from_bits(p, result) for p, result in zip(signature.outputs, results, strict=True)]
+
+
+def _resolved(
+    tosa_bytes: bytes, signature: Signature, arrays: Sequence[npt.NDArray[Any]]
+) -> bytes:
+    """The file with its unknown sizes as these arrays have them."""
+    from npuc.execute.infer_shapes import infer_shapes
+
+    ports = [p.name for p in signature.inputs]
+    return infer_shapes(tosa_bytes, dict(zip(ports, [a.shape for a in arrays], strict=False)))
 
 
 def explain_output(text: str) -> str:

@@ -21,10 +21,12 @@ from npuc.frontend.aliases import Cell
 from npuc.frontend.export_module import export_module
 from npuc.frontend.functional_copy import FunctionalCopy
 from npuc.frontend.fx_targets import aten_op
+from npuc.frontend.name_sizes import renamed, symbols_of
 from npuc.frontend.program import Input, Output, Program, State
+from npuc.frontend.random_inputs import random_inputs
 from npuc.frontend.sink_constants import sink_constants
 from npuc.frontend.splice import fetch, kind_of
-from npuc.frontend.symbolic import bounds_of, hint_of
+from npuc.ir import Dim
 
 #: ops whose result depends on the strides of their operand
 _NEEDS_LAYOUT = ("aten.as_strided", "aten.view.dtype", "aten.view_as_complex")
@@ -50,6 +52,12 @@ def capture(
     if like is not None:
         return _with_graph(like, model)
     name = type(model).__name__
+    if dynamic_shapes is not None and not _is_exported_here(model):
+        raise BadInput(
+            f"dynamic_shapes for a model of type {name}",
+            why="only the export of an nn.Module takes them",
+            hint="give dynamic_shapes to torch.export.export; sizes={name: number} fixes a size",
+        )
     if isinstance(model, (str, os.PathLike)):
         name, model = Path(model).stem, load(model)
     if isinstance(model, ExportedProgram):
@@ -66,7 +74,22 @@ def capture(
             hint="give an nn.Module, an ExportedProgram, a PT2E-converted GraphModule or the "
             "path of a .pt2 file",
         )
-    return _with_examples(program, given)
+    program = _with_examples(program, given)
+    if dynamic_shapes is not None:
+        _name_sizes(program, dynamic_shapes, model.forward, given)
+    return program
+
+
+def _is_exported_here(model: Any) -> bool:
+    graph = isinstance(model, GraphModule) and is_exported_graph(model)
+    return isinstance(model, torch.nn.Module) and not graph
+
+
+def _name_sizes(program: Program, dynamic_shapes: Any, forward: Any, inputs: Any) -> None:
+    """Give open sizes the names of the user's Dims. `inputs`: (args, kwargs) of the export."""
+    tensors = program.flatten_inputs(program.example_inputs)
+    values = [n.meta["val"] for n in program.placeholders]
+    program.symbols = renamed(program.symbols, dynamic_shapes, forward, inputs, tensors, values)
 
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:
@@ -132,7 +155,8 @@ def _from_exported(exported: ExportedProgram, name: str) -> Program:
             user.append(cell)
     spec = exported.call_spec
     draft = _Draft(copy, cells, user, states, mutated)
-    return draft.finish(name, inputs, spec.in_spec, spec.out_spec, exported.graph_module)
+    symbols = symbols_of(exported.graph_module, exported.range_constraints)
+    return draft.finish(name, inputs, spec.in_spec, spec.out_spec, symbols)
 
 
 def _from_graph(gm: GraphModule, name: str) -> Program:
@@ -152,7 +176,9 @@ def _from_graph(gm: GraphModule, name: str) -> Program:
         out_spec, user = info.out_spec, results if isinstance(results, list) else [results]
     else:
         user, out_spec = pytree.tree_flatten(_original_structure(gm, results))
-    return _Draft(copy, cells, list(user), {}, {}).finish(name, inputs, in_spec, out_spec, gm)
+    return _Draft(copy, cells, list(user), {}, {}).finish(
+        name, inputs, in_spec, out_spec, symbols_of(gm, {})
+    )
 
 
 def _with_graph(like: Program, gm: GraphModule) -> Program:
@@ -190,7 +216,7 @@ class _Draft:
         self.mutated = mutated
 
     def finish(
-        self, name: str, inputs: list[Input], in_spec: Any, out_spec: Any, gm: GraphModule
+        self, name: str, inputs: list[Input], in_spec: Any, out_spec: Any, symbols: dict[str, Dim]
     ) -> Program:
         copy = self.copy
         returned: list[Any] = []
@@ -208,7 +234,7 @@ class _Draft:
         sink_constants(module)
         return Program(
             module, name or "model", inputs, outputs, in_spec, out_spec, None,
-            states, mutated, bounds_of(gm),
+            states, mutated, symbols,
         )  # fmt: skip
 
     def _outputs(self, returned: list[Any], out_spec: Any) -> list[Output]:
@@ -301,7 +327,7 @@ def _original_structure(gm: GraphModule, results: Any) -> Any:
 def _with_examples(program: Program, given: Any) -> Program:
     """The program with the user's example inputs, checked; random ones where there are none."""
     if given is None:
-        program.example_inputs = _random_inputs(program)
+        program.example_inputs = random_inputs(program)
         return program
     if isinstance(given, torch.Tensor):
         given = (given,)
@@ -323,25 +349,6 @@ def _is_pair_without_keywords(given: Any) -> bool:
     """Whether inputs are (args, {}) as ExportedProgram.example_inputs has them."""
     pair = isinstance(given, (tuple, list)) and len(given) == 2
     return pair and isinstance(given[0], (tuple, list)) and given[1] == {}
-
-
-def _random_inputs(program: Program) -> Any:
-    """Inputs of the program's shapes, always the same: normal floats, zeros for integers."""
-    generator = torch.Generator().manual_seed(0)
-    nodes = iter(program.placeholders)
-    leaves: list[Any] = []
-    for spec in program.inputs:
-        if not spec.is_tensor:
-            leaves.append(spec.constant)
-            continue
-        value = next(nodes).meta["val"]
-        shape = [hint_of(d) for d in value.shape]
-        if value.is_floating_point():
-            leaves.append(torch.randn(shape, generator=generator).to(value.dtype))
-        else:
-            leaves.append(torch.zeros(shape, dtype=value.dtype))
-    args, kwargs = pytree.tree_unflatten(leaves, program.in_spec)
-    return (args, kwargs) if kwargs else tuple(args)
 
 
 def _short(dtype: torch.dtype) -> str:

@@ -17,7 +17,7 @@ from npuc.frontend.placed import placed
 from npuc.frontend.program import Program
 from npuc.frontend.source_location import loc_of
 from npuc.frontend.splice import fetch, kind_of
-from npuc.frontend.symbolic import bind_sizes, dim_of
+from npuc.frontend.symbolic import Sizes
 from npuc.frontend.torch_arrays import as_array, dtype_of, torch_dtype
 from npuc.ir import Builder, DType, Graph, SymDim, TensorType, Value, pack
 
@@ -49,7 +49,7 @@ def import_fx(program: Program) -> Graph:
     node to its value. Raises Unsupported for values that no target stores (complex numbers) and
     sizes that depend on a tensor's values.
     """
-    importer = Importer()
+    importer = Importer(program.sizes)
     names = program.input_names
     inputs = [importer.input(n, name) for n, name in zip(program.placeholders, names, strict=True)]
     outputs = importer.run(
@@ -66,12 +66,12 @@ def re_name(name: str) -> str:
 class Importer:
     """Imports one FX graph (the program's or that of a branch) into one builder."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: Sizes) -> None:
         self.builder = Builder()
         self.origins: dict[str, tuple[Value, None]] = {}
         self.constants: dict[int, tuple[torch.Tensor, Value]] = {}
-        #: values of symbolic sizes that constants have decided
-        self.sizes: dict[Any, int] = {}
+        #: what symbolic sizes are; constants may have decided some
+        self.sizes = sizes
         self.gm: GraphModule
 
     def input(self, node: Node, name: str) -> Value:
@@ -89,7 +89,7 @@ class Importer:
                 value = fetch(gm, str(node.target))
                 env[node] = value.detach() if isinstance(value, torch.Tensor) else value
             elif node.op == "output":
-                return [_bind(a, env) for a in _flat(node.args[0])]
+                return [self.bound(a, env) for a in _flat(node.args[0])]
         raise ValueError("an FX graph ends with its output")
 
     def finish(self, outputs: Sequence[Any], name: str) -> Graph:
@@ -119,6 +119,16 @@ class Importer:
                 return self.builder.emit("aten.expand", operands, attrs, [self._type(tensor)])[0]
         return self.builder.const(as_array(tensor), dtype_of(tensor.dtype))
 
+    def bound(self, argument: Any, env: dict[Node, Any]) -> Any:
+        """An FX argument with the imported values of its nodes."""
+        if isinstance(argument, Node):
+            return env[argument]
+        if isinstance(argument, (tuple, list)):
+            return [self.bound(a, env) for a in argument]
+        if isinstance(argument, torch.SymInt):
+            return self.sizes.dim(argument)
+        return argument
+
     # one node ----------------------------------------------------------------------------------
 
     def _located(self, node: Node, env: dict[Node, Any]) -> None:
@@ -136,16 +146,16 @@ class Importer:
 
     def _call(self, node: Node, kind: str, env: dict[Node, Any]) -> Any:
         target: Any = node.target
-        args = [_bind(a, env) for a in node.args]
-        kwargs = {k: _bind(v, env) for k, v in node.kwargs.items()}
+        args = [self.bound(a, env) for a in node.args]
+        kwargs = {k: self.bound(v, env) for k, v in node.kwargs.items()}
         if target is operator.getitem:
             return args[0][args[1]]
         if isinstance(target, torch._ops.HigherOrderOperator):
             return import_control_flow(self, node.name, getattr(target, "_name", kind), args)
         if not isinstance(target, torch._ops.OpOverload):
-            return _number(target, node.meta.get("val", _MISSING), args, kwargs)
+            return self._number(target, node.meta.get("val", _MISSING), args, kwargs)
         if kind.startswith(_SIZES):
-            return dim_of(node.meta["val"], self.sizes)
+            return self.sizes.dim(node.meta["val"])
         if kind in _PARTS or kind == "aten.view_as_real":
             return self._part(kind, args[0])
         value = node.meta.get("val", _MISSING)
@@ -153,7 +163,7 @@ class Importer:
             results = evaluate(kind, target, args, kwargs)
             if results is not None:
                 if isinstance(value, torch.Tensor) and isinstance(results, torch.Tensor):
-                    bind_sizes(value.shape, results.shape, self.sizes)
+                    self.sizes.bind(value.shape, results.shape)
                 return results
         if kind in _MASKED:
             args = [args[0], _positions(args[1]), *args[2:]]
@@ -165,6 +175,16 @@ class Importer:
                 return constant
         return self._emit(kind, target, args, kwargs, value)
 
+    def _number(self, target: Any, value: Any, args: Any, kwargs: Any) -> Any:
+        """The result of arithmetic on sizes."""
+        if isinstance(value, torch.SymInt):
+            return self.sizes.dim(value)
+        if value is not _MISSING:
+            return value
+        if any(isinstance(a, (Value, SymDim)) for a in (*args, *kwargs.values())):
+            raise Unsupported(f"{target} on tensors or open sizes is not an ATen op")
+        return target(*args, **kwargs)
+
     def _bind_selection(self, args: Any, value: torch.Tensor) -> None:
         """The result of an index by a constant mask has a size that only the mask tells."""
         if all(isinstance(d, int) for d in value.shape):
@@ -175,7 +195,7 @@ class Importer:
             made = torch.empty(shape, device="meta")[
                 tuple(slice(None) if p is None else p.to("meta") for p in places)
             ]
-            bind_sizes(value.shape, made.shape, self.sizes)
+            self.sizes.bind(value.shape, made.shape)
 
     def _emit(self, kind: str, target: Any, args: Any, kwargs: Any, value: Any) -> Any:
         args, kwargs = _fill_defaults(target, args, kwargs)
@@ -216,13 +236,12 @@ class Importer:
         return argument
 
     def _type(self, value: torch.Tensor) -> TensorType:
-        dims = [d if isinstance(d, int) else dim_of(d, self.sizes) for d in value.shape]
-        return TensorType(dtype_of(value.dtype), tuple(dims))
+        return TensorType(dtype_of(value.dtype), self.sizes.shape(value))
 
     def _complex(self, kind: str, operands: Any, attrs: Any, value: torch.Tensor) -> Complex:
         if kind != "aten.fft_rfft2":
             raise Unsupported("it computes with complex numbers, which no target stores")
-        part = TensorType(DType.FP32, tuple(dim_of(d, self.sizes) for d in value.shape))
+        part = TensorType(DType.FP32, self.sizes.shape(value))
         return Complex(self.builder.emit(kind, operands, attrs, [part, part]))
 
     def _part(self, kind: str, source: Any) -> Any:
@@ -261,17 +280,6 @@ class Importer:
 
 
 # arguments and types -------------------------------------------------------------------------
-
-
-def _bind(argument: Any, env: dict[Node, Any]) -> Any:
-    """An FX argument with the imported values of its nodes."""
-    if isinstance(argument, Node):
-        return env[argument]
-    if isinstance(argument, (tuple, list)):
-        return [_bind(a, env) for a in argument]
-    if isinstance(argument, torch.SymInt):
-        return dim_of(argument)
-    return argument
 
 
 def _placeholders(gm: GraphModule) -> list[Node]:
@@ -318,17 +326,6 @@ def _fill_defaults(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
         else:
             filled.append(kwargs.get(name, default))
     return filled, named
-
-
-def _number(target: Any, value: Any, args: Any, kwargs: Any) -> Any:
-    """The result of arithmetic on sizes."""
-    if isinstance(value, torch.SymInt):
-        return dim_of(value)
-    if value is not _MISSING:
-        return value
-    if any(isinstance(a, (Value, SymDim)) for a in (*args, *kwargs.values())):
-        raise Unsupported(f"{target} on tensors or open sizes is not an ATen op")
-    return target(*args, **kwargs)
 
 
 def _qdq_dtype(kind: str, args: Sequence[Any], kwargs: dict[str, Any]) -> DType:

@@ -63,7 +63,7 @@ def _region(
 ) -> Graph:
     """A branch or body; its inputs are those of `inputs` that are values, of which it also returns
     the last `pass_on`."""
-    inner = type(outer)()
+    inner = type(outer)(outer.sizes)
     outputs = inner.called(gm, inputs)
     if pass_on:
         outputs += inner.builder.inputs[-pass_on:]
@@ -75,10 +75,10 @@ def _trips(
 ) -> int | None:
     """How often a loop runs, where its condition depends on constants only."""
     for count in range(MOST_TRIPS + 1):
-        goes_on = type(outer)().called(test, [*carried, *extra])[0]
+        goes_on = type(outer)(outer.sizes).called(test, [*carried, *extra])[0]
         if isinstance(goes_on, Value):
             return None
         if not bool(goes_on):
             return count
-        carried = type(outer)().called(body, [*carried, *extra])
+        carried = type(outer)(outer.sizes).called(body, [*carried, *extra])
     return None

@@ -11,6 +11,9 @@ import torch.utils._pytree as pytree
 from torch.fx import GraphModule, Node
 
 from npuc.errors import BadInput
+from npuc.frontend.symbolic import Sizes
+from npuc.ir import Dim, Shape
+from npuc.ir.fit_sizes import misfit
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Program:
         the new values of mutated inputs, the new values of the states.
     inputs, outputs: all leaves of the user's structures; in_spec, out_spec: those structures.
     mutated_inputs: pairs (index of the graph input, index of the output with its new value).
-    dynamic_dims: name of a symbolic dimension -> (smallest, largest or None).
+    symbols: torch's name of a size that is open -> it, with the user's name and bounds.
+    fixed: torch's name of a size -> the number that the user compiles it for.
     """
 
     graph_module: GraphModule
@@ -63,7 +67,8 @@ class Program:
     example_inputs: Any
     states: list[State] = field(default_factory=list)
     mutated_inputs: list[tuple[int, int]] = field(default_factory=list)
-    dynamic_dims: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    symbols: dict[str, Dim] = field(default_factory=dict)
+    fixed: dict[str, int] = field(default_factory=dict)
 
     @property
     def placeholders(self) -> list[Node]:
@@ -92,6 +97,11 @@ class Program:
         return _unique(names)
 
     @property
+    def sizes(self) -> Sizes:
+        """What the symbolic sizes of the graph are to be compiled as."""
+        return Sizes({**self.symbols, **self.fixed})
+
+    @property
     def state_pairs(self) -> list[tuple[int, int]]:
         """(index of the output, index of the input) of each mutated buffer."""
         return [(s.result, s.place) for s in self.states]
@@ -109,10 +119,12 @@ class Program:
         """
         leaves = self._leaves(inputs)
         nodes = iter(self.placeholders)
+        sizes, known = Sizes(self.symbols), dict[str, int]()
         tensors = []
         for leaf, spec in zip(leaves, self.inputs, strict=True):
             if spec.is_tensor:
-                tensors.append(_checked(leaf, spec.name, next(nodes)))
+                shape = sizes.shape(next(nodes).meta["val"])
+                tensors.append(_checked(leaf, spec.name, shape, known))
             elif leaf != spec.constant:
                 raise BadInput(
                     f"input {spec.name} is {leaf!r}",
@@ -237,18 +249,14 @@ def _brief(spec: Any) -> str:
     return str(pytree.tree_unflatten(["*"] * spec.num_leaves, spec)).replace("'*'", "*")
 
 
-def _checked(leaf: Any, name: str, node: Node) -> torch.Tensor:
-    """The input as a tensor of the shape that the graph takes."""
+def _checked(leaf: Any, name: str, shape: Shape, known: dict[str, int]) -> torch.Tensor:
+    """The input as a tensor of the shape that the graph takes; `known`: sizes of earlier inputs."""
     tensor = leaf if isinstance(leaf, torch.Tensor) else _to_tensor(leaf, name)
-    expected = node.meta["val"].shape
-    fits = len(expected) == tensor.dim() and all(
-        not isinstance(e, int) or e == d for e, d in zip(expected, tensor.shape, strict=True)
-    )
-    if not fits:
-        raise BadInput(
-            f"input {name} has shape {tuple(tensor.shape)}",
-            why=f"the model was captured for {tuple(expected)}",
-        )
+    why = misfit(shape, tensor.shape, known)
+    if why:
+        text = f"the model was captured for {shape}"
+        why = text if why.startswith("it takes shape") else f"{text}: {why}"
+        raise BadInput(f"input {name} has shape {tuple(tensor.shape)}", why=why)
     return tensor
 
 

@@ -1,44 +1,106 @@
-"""Sizes of exported programs that are known only at run time, as SymDim with their bounds."""
+"""Sizes of exported programs that are known only at run time, as `SymDim` expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import prod
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
 
-from npuc.errors import Reason, Unsupported
-from npuc.ir import Dim, Graph, SymDim
+from npuc.errors import Unsupported
+from npuc.ir import Dim, SymDim
+from npuc.ir.symbolic import at_least, at_most
 
-#: torch.export's "no upper bound" is an integer near this one
-_UNBOUNDED = 2**31
+#: factors of sizes are fractions with denominators up to this, or refused
+_LARGEST_DENOMINATOR = 64
 
 
-def dim_of(size: Any, known: Mapping[Any, int] | None = None) -> Dim:
-    """A size as an int, or as a SymDim when the program leaves it open.
+class Sizes:
+    """What the symbols of a program are: an open size with the user's name, or a number.
 
-    `known` gives the values of symbols that were found since (sizes of constant selections).
+    `symbols` maps torch's names ("s77"). Symbols that are not in it stay open, without bounds.
     """
-    if isinstance(size, int):
-        return size
-    node = size.node
-    fixed = node.maybe_as_int()
-    if fixed is not None:
-        return int(fixed)
-    if known:
-        value = node.expr.subs(known)
-        if value.is_Integer:
-            return int(value)
-    lo, hi = _range(node)
-    return SymDim(str(node.expr), lo, hi)
+
+    def __init__(self, symbols: Mapping[str, Dim]) -> None:
+        self.symbols = dict(symbols)
+
+    def dim(self, size: Any) -> Dim:
+        """An int, or what a SymInt is. Raises Unsupported for arithmetic that TOSA has not."""
+        if isinstance(size, int):
+            return size
+        fixed = size.node.maybe_as_int()
+        return int(fixed) if fixed is not None else self._size(size.node.expr)
+
+    def shape(self, value: torch.Tensor) -> tuple[Dim, ...]:
+        """The shape of a (fake) tensor."""
+        return tuple([self.dim(d) for d in value.shape])
+
+    def bind(self, sizes: Sequence[Any], values: Sequence[int]) -> None:
+        """Note the values of those sizes that are a symbol (sizes of constant selections)."""
+        for size, value in zip(sizes, values, strict=False):
+            if not isinstance(size, int) and size.node.expr.is_Symbol:
+                self.symbols[str(size.node.expr)] = int(value)
+
+    def _size(self, expr: Any) -> Dim:
+        if expr.is_Integer:
+            return int(expr)
+        if expr.is_Symbol:
+            name = str(expr)
+            return self.symbols.get(name, SymDim(name, 0))
+        compute = _INTEGERS.get(type(expr).__name__)
+        if compute is not None:
+            return compute(*map(self._size, expr.args))
+        rounding = _ROUNDED.get(type(expr).__name__)
+        if rounding is not None:
+            return rounding(*self._fraction(expr.args[0]))
+        raise Unsupported(f"it computes the size {expr}, for which there is no shape arithmetic")
+
+    def _fraction(self, expr: Any) -> tuple[Dim, int]:
+        """A size that is not whole, as numerator and denominator."""
+        kind = type(expr).__name__
+        if kind == "ToFloat":
+            return self._size(expr.args[0]), 1
+        if kind in ("IntTrueDiv", "FloatTrueDiv"):
+            (a, b), (c, d) = map(self._fraction, expr.args)
+            if isinstance(c, int):
+                return a * d, b * c
+        if kind in ("Mul", "FloatMul"):
+            factors = [self._fraction(a) for a in expr.args]
+            return prod([n for n, _ in factors]), prod([d for _, d in factors])
+        if expr.is_number and kind in ("Float", "Rational", "Half"):
+            fraction = Fraction(float(expr))
+            if fraction.denominator <= _LARGEST_DENOMINATOR:
+                return fraction.numerator, fraction.denominator
+        return self._size(expr), 1
 
 
-def bind_sizes(sizes: Sequence[Any], values: Sequence[int], known: dict[Any, int]) -> None:
-    """Note in `known` the values of those sizes that are a symbol."""
-    for size, value in zip(sizes, values, strict=False):
-        if not isinstance(size, int) and size.node.expr.is_Symbol:
-            known[size.node.expr] = int(value)
+_INTEGERS: dict[str, Callable[..., Dim]] = {
+    "Add": lambda *sizes: sum(sizes),
+    "Mul": lambda *sizes: prod(sizes),
+    "Pow": lambda a, b: prod([a] * int(b)),
+    "FloorDiv": lambda a, b: a // b,
+    "CleanDiv": lambda a, b: a // b,
+    "CeilDiv": lambda a, b: -(-a // b),
+    "Mod": lambda a, b: a % b,
+    "PythonMod": lambda a, b: a % b,
+    "Max": lambda first, *more: _fold(at_least, first, more),
+    "Min": lambda first, *more: _fold(at_most, first, more),
+    "Identity": lambda a: a,
+}
+#: sizes are not negative: towards zero is down
+_ROUNDED: dict[str, Callable[[Dim, int], Dim]] = {
+    "TruncToInt": lambda a, b: a // b,
+    "FloorToInt": lambda a, b: a // b,
+    "CeilToInt": lambda a, b: -(-a // b),
+}
+
+
+def _fold(compute: Callable[[Dim, Dim], Dim], size: Dim, more: Sequence[Dim]) -> Dim:
+    for other in more:
+        size = compute(size, other)
+    return size
 
 
 def hint_of(size: Any) -> int:
@@ -47,51 +109,3 @@ def hint_of(size: Any) -> int:
         return size
     hint = size.node.hint
     return int(hint) if hint is not None else 2
-
-
-def _range(node: Any) -> tuple[int, int | None]:
-    """Bounds of a symbolic expression; (1, None) where nothing is known."""
-    env = node.shape_env
-    bound = env.bound_sympy(node.expr) if env is not None else None
-    if bound is None:
-        return 1, None
-    return _finite(bound.lower, 0) or 0, _finite(bound.upper, None)
-
-
-def _finite(bound: Any, default: int | None) -> int | None:
-    try:
-        value = int(bound)
-    except (TypeError, ValueError, OverflowError):
-        return default
-    return value if abs(value) < _UNBOUNDED else default
-
-
-def refuse_open_sizes(graph: Graph, target: str) -> None:
-    """Raise Unsupported for inputs with sizes that are known only at run time."""
-    reasons = [
-        Reason(
-            f"input {value.name}",
-            "",
-            f"its shape {value.type.shape} has sizes that are known only at run time, {target} "
-            "takes fixed ones",
-            "compile without dynamic_shapes, once per size",
-        )
-        for value in graph.inputs
-        if not value.type.is_static
-    ]
-    if reasons:
-        raise Unsupported(reasons)
-
-
-def bounds_of(gm: GraphModule) -> dict[str, tuple[int, int | None]]:
-    """Name and bounds of each symbolic size of the graph's inputs."""
-    found: dict[str, tuple[int, int | None]] = {}
-    for node in gm.graph.nodes:
-        value = node.meta.get("val")
-        if node.op != "placeholder" or not isinstance(value, torch.Tensor):
-            continue
-        for size in value.shape:
-            dim = dim_of(size)
-            if isinstance(dim, SymDim):
-                found[dim.name] = (dim.lo, dim.hi)
-    return found

@@ -107,7 +107,7 @@ class OpBuilder(Builder):
         if size == x.type.shape:
             return x
         if x.is_const and all(isinstance(d, int) for d in (*start, *size)):
-            window = tuple(slice(s, s + n) for s, n in zip(start, size))  # type: ignore[operator]
+            window = tuple(slice(s, s + n) for s, n in zip(start, size, strict=True))  # type: ignore[operator]
             return self.const(x.array[window], x.type.dtype, x.type.quant)
         return self.SLICE(x, start, size, quant=x.type.quant)  # type: ignore[no-any-return]
 
