@@ -92,17 +92,18 @@ class CheckingInterpreter(torch.fx.Interpreter):
 
     def _control_flow(self, n: torch.fx.Node, name: str) -> Any:
         """The results of a branch, or of the last iteration of a loop on what the compiled loop had
-        before it; the ops in there are compared too."""
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        before it (where that is known); the ops in there are compared too."""
+        args, _ = self.fetch_args_kwargs_from_env(n)
         kind = getattr(n.target, "_name", "")
         if kind == "cond":
             taken = bool(args[0])
             path = f"{name}_{'then' if taken else 'else'}."
             return self._inside(args[1 if taken else 2], path, args[3])
         body, path = args[1], f"{name}_body."
-        if not any(path + p.name in self.observed for p in body.graph.nodes):
-            return n.target(*args, **kwargs)  # type: ignore[operator]
-        return self._inside(body, path, [*args[2], *args[3]])
+        carried, extra, last = list(args[2]), list(args[3]), None
+        while _holds(args[0](*carried, *extra)):
+            last, carried = carried, list(body(*carried, *extra))
+        return carried if last is None else self._inside(body, path, [*last, *extra])
 
     def _inside(self, body: torch.fx.GraphModule, path: str, inputs: Sequence[Any]) -> Any:
         inner = CheckingInterpreter(body, self.observed, self.where, path)
@@ -110,6 +111,11 @@ class CheckingInterpreter(torch.fx.Interpreter):
         self.found += inner.found
         self.unobserved += inner.unobserved
         return results
+
+
+def _holds(condition: Any) -> bool:
+    """What the condition of a loop returns: a tensor, or a tuple of one."""
+    return bool(condition[0] if isinstance(condition, (tuple, list)) else condition)
 
 
 def _is_qdq(n: torch.fx.Node) -> bool:

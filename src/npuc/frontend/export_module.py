@@ -21,7 +21,7 @@ from npuc.frontend.source_location import users_line
 def export_module(
     model: torch.nn.Module, example_inputs: Any, dynamic_shapes: Any = None
 ) -> ExportedProgram:
-    """Export `model`: non-strict, and strictly where that fails.
+    """Export `model`: non-strict, and strictly where that fails or where it has control flow.
 
     BadInput without example inputs, when forward raises, and when neither mode can capture it.
     """
@@ -34,7 +34,8 @@ def export_module(
         )
     args, kwargs = arguments_of(model, example_inputs)
     try:
-        return _export(model, args, kwargs, dynamic_shapes, strict=False)
+        exported = _export(model, args, kwargs, dynamic_shapes, strict=False)
+        return _with_lines(exported, model, args, kwargs, dynamic_shapes)
     except Exception as error:
         first = error
     _check_forward(model, args, kwargs)
@@ -47,6 +48,20 @@ def export_module(
             f"{type(first).__name__}: {_first_line(first)}",
             _hint(first),
         ) from None
+
+
+def _with_lines(
+    exported: ExportedProgram, model: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
+) -> ExportedProgram:
+    """The program; one with branches or loops from a strict export where that works: only there their
+    ops know the user's lines and modules."""
+    names = {getattr(node.target, "_name", "") for node in exported.graph.nodes}
+    if not names & {"cond", "while_loop"}:
+        return exported
+    try:
+        return _export(model, args, kwargs, dynamic_shapes, strict=True)
+    except Exception:
+        return exported
 
 
 def arguments_of(model: torch.nn.Module, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -47,7 +47,8 @@ def module_of(stack: Any) -> str:
         return ""
     path = next(reversed(stack.values()))[0]
     path = re.sub(r"\[['\"]?([^\]'\"]+)['\"]?\]", r".\1", str(path))
-    return re.sub(r"^L?\.?_*self_*\.?|^L__self___?", "", path).removeprefix("_modules.")
+    path = re.sub(r"^L?\.?_*self_*\.?|^L__self___?", "", path).removeprefix("_modules.")
+    return re.sub(r"^_export_root\.?", "", path)  # a strict export's name for the model
 
 
 def loc_of(meta: dict[str, Any], name: str, op: str) -> Loc:

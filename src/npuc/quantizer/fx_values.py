@@ -49,6 +49,7 @@ def modules_of(node: Node) -> list[tuple[str, str]]:
     found = []
     for path, class_name in node.meta.get("nn_module_stack", {}).values():
         path = str(path).removeprefix("L['self'].").removeprefix("L['self']")
+        path = path.removeprefix("_export_root.").removeprefix("_export_root")
         name = class_name if isinstance(class_name, str) else _qualified(class_name)
         found.append((path, name))
     return found

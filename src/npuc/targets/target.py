@@ -16,6 +16,7 @@ TOSA_PASSES = (
     "flatten_concats",
     "sink_tiles",
     "assign_layout",
+    "hoist_transposes",
     "cancel_transposes",
     "assign_shapes",
     "cancel_reshapes",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from npuc.ir import Graph, Value
 from npuc.lowering.lower import carried_origins, lower_ops
 from npuc.lowering.registry import find_rule, lowers
 from npuc.lowering.tosa_builder import TosaBuilder
+
+REFUSED = "an op in it is not on the target"
 
 
 @lowers("aten.cond")
@@ -17,18 +20,16 @@ def cond(b: TosaBuilder, condition: Value, *inputs: Value) -> list[Value]:
     Branches have no side effects, so the values are the same; the time is that of both.
     """
     assert b.op is not None
-    yes, no = b.op.regions
-    if b.limits.has_control_flow:
-        types = b.out
-        regions = [_region(b, yes), _region(b, no)]
-        operands = [b.reshape(condition, ()), *inputs]
-        return list(b.emit("tosa.COND_IF", operands, {}, types, regions))
     types = b.out
-    pairs = zip(_inline(b, yes, inputs), _inline(b, no, inputs), types, strict=True)
+    if b.limits.has_control_flow:
+        operands = [b.reshape(condition, ()), *inputs]
+        return list(b.emit("tosa.COND_IF", operands, {}, types, _regions(b)))
+    results = [_inline(b, region, inputs) for region in b.op.regions]
+    b.require(None not in results, REFUSED)
     select = find_rule("aten.where", b.families, b.dialect)
     assert select is not None
     chosen = []
-    for x, y, type in pairs:
+    for x, y, type in zip(*results, types, strict=True):  # type: ignore[arg-type]
         b.out = (type,)
         chosen.append(x if x is y else select(b, condition, x, y))
     return chosen
@@ -38,39 +39,46 @@ def cond(b: TosaBuilder, condition: Value, *inputs: Value) -> list[Value]:
 def while_loop(b: TosaBuilder, *carried: Value, trips: int | None) -> list[Value]:
     """while_loop -> WHILE_LOOP; without EXT-CONTROLFLOW the body `trips` times, where that is known."""
     assert b.op is not None
-    test, body = b.op.regions
+    types = b.out
     if b.limits.has_control_flow:
-        types = b.out
-        regions = [_region(b, test), _region(b, body)]
-        return list(b.emit("tosa.WHILE_LOOP", carried, {}, types, regions))
+        return list(b.emit("tosa.WHILE_LOOP", carried, {}, types, _regions(b)))
     b.require(
         trips is not None,
         f"{b.limits.name} has no control flow, and how often this loop runs depends on its input",
         "use a loop with a fixed number of steps, or a target with control flow (+cf, ethos-u85)",
     )
-    values: Sequence[Value] = carried
+    values: Sequence[Value] | None = carried
     for _ in range(trips or 0):
-        values = _inline(b, body, values)
+        values = _inline(b, b.op.regions[1], values)
+        b.require(values is not None, REFUSED)
+    assert values is not None
     return list(values)
 
 
-def _inline(b: TosaBuilder, region: Graph, inputs: Sequence[Value]) -> list[Value]:
-    """The results of a region, its ops lowered in place; Unsupported when one of them is refused."""
+def _inline(b: TosaBuilder, region: Graph, inputs: Any) -> list[Value] | None:
+    """The results of a region, its ops lowered in place; None when one of them is refused."""
     op, path, loc = b.op, b.path, b.loc
     b.path = f"{path}{region.name}."
     new = dict(zip(region.inputs, inputs, strict=True))
     taken = lower_ops(b, region, new)
     b.inner_origins.update(carried_origins(region, new, b.path))
     b.op, b.path, b.loc = op, path, loc
-    b.require(taken, "an op in it is not on the target")
-    return [new[v] for v in region.outputs]
+    return [new[v] for v in region.outputs] if taken else None
 
 
-def _region(b: TosaBuilder, region: Graph) -> Graph:
-    """The lowered region; Unsupported when one of its ops is refused."""
+def _regions(b: TosaBuilder) -> list[Graph]:
+    """The lowered regions of the op; Unsupported when one of their ops is refused."""
+    assert b.op is not None
+    regions = [_region(b, region) for region in b.op.regions]
+    b.require(None not in regions, REFUSED)
+    return regions  # type: ignore[return-value]
+
+
+def _region(b: TosaBuilder, region: Graph) -> Graph | None:
     inner = TosaBuilder(b.limits, b.families)
     inner.verdicts, inner.path = b.verdicts, f"{b.path}{region.name}."
     new = {v: inner.take_input(v.type, v.name) for v in region.inputs}
-    b.require(lower_ops(inner, region, new), "an op in it is not on the target")
+    if not lower_ops(inner, region, new):
+        return None
     origins = {**inner.inner_origins, **carried_origins(region, new, inner.path)}
     return inner.finish([new[v] for v in region.outputs], region.name, origins)
