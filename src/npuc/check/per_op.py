@@ -1,5 +1,5 @@
 """Local check: every op of the model, given the operand values that the compiled graph itself
-produced, against PyTorch. Rounding that accumulates raises no alarm, and a wrong rule cannot hide."""
+produced, against PyTorch. Rounding that adds up raises no alarm, and a wrong rule cannot hide."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ def export_module(
 def _with_lines(
     exported: ExportedProgram, model: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any
 ) -> ExportedProgram:
-    """The program; one with branches or loops from a strict export where that works: only there their
-    ops know the user's lines and modules."""
+    """The program; one with branches or loops from a strict export where that works: only there
+    their ops know the user's lines and modules."""
     names = {getattr(node.target, "_name", "") for node in exported.graph.nodes}
     if not names & {"cond", "while_loop"}:
         return exported

@@ -1,4 +1,4 @@
-"""Constants that branches and loops read move into them; the exporter hands them in from outside."""
+"""Constants that branches and loops read move into them; the exporter hands them in."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from npuc.frontend.splice import fetch
 def sink_constants(gm: GraphModule) -> None:
     """Move the constant operands of `cond` and `while_loop` into their sub-graphs, in place.
 
-    Parameters become `get_attr` nodes there as they are elsewhere, numbers are written where they are
-    read. What a loop carries from step to step stays.
+    Parameters become `get_attr` nodes there as they are elsewhere, numbers are written where they
+    are read. What a loop carries from step to step stays.
     """
     found = False
     for node in list(gm.graph.nodes):

@@ -1,4 +1,4 @@
-"""Transposes at the borders of branches and loops move out of them, where others may cancel them."""
+"""Transposes at the borders of branches and loops move out, where others may cancel them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Perm = tuple[int, ...]
 def hoist_transposes(graph: Graph, limits: Limits) -> Graph:
     """Branches and loops take and give tensors in the order in which they compute with them.
 
-    A TRANSPOSE of a region's input, or one that makes its output, becomes one of the tensor outside;
-    then the layout of the whole is assigned again.
+    A TRANSPOSE of a region's input, or one that makes its output, becomes one of the tensor
+    outside; then the layout of the whole is assigned again.
     """
     if not any(op.regions for op in graph.ops):
         return graph
@@ -57,7 +57,9 @@ class _Perms:
 
 def _branches(regions: Sequence[Graph]) -> _Perms:
     """For each input and output the TRANSPOSE that all branches have there."""
-    inputs = [_read_by([r.inputs[j] for r in regions], regions) for j in range(len(regions[0].inputs))]
+    inputs = [
+        _read_by([r.inputs[j] for r in regions], regions) for j in range(len(regions[0].inputs))
+    ]
     outputs = [_made_by(regions, i) for i in range(len(regions[0].outputs))]
     while True:
         wrong = [
@@ -86,7 +88,7 @@ def _loop(regions: Sequence[Graph]) -> _Perms:
 
 
 def _read_by(values: Sequence[Value], regions: Sequence[Graph]) -> Perm | None:
-    """The permutation of the TRANSPOSEs that are the only ops which read an input of the regions."""
+    """The permutation of the TRANSPOSEs that alone read an input of the regions."""
     found = set()
     for value, region in zip(values, regions, strict=True):
         for op in region.readers().get(value, ()):
@@ -176,5 +178,5 @@ def _after(origin: Perm | None, perm: Perm) -> Perm:
 
 
 def _before(origin: Perm | None, perm: Perm) -> Perm:
-    """The permutation against the model's value of what has `origin` after a TRANSPOSE by `perm`."""
+    """The permutation against the model's value of what a TRANSPOSE by `perm` gives `origin`."""
     return _after(origin, _inverse(perm))

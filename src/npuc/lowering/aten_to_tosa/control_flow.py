@@ -15,7 +15,7 @@ REFUSED = "an op in it is not on the target"
 
 @lowers("aten.cond")
 def cond(b: TosaBuilder, condition: Value, *inputs: Value) -> list[Value]:
-    """cond -> COND_IF; without EXT-CONTROLFLOW both branches run and SELECT takes the results of one.
+    """cond -> COND_IF; without EXT-CONTROLFLOW both branches run and SELECT takes one's results.
 
     Branches have no side effects, so the values are the same; the time is that of both.
     """
@@ -37,7 +37,7 @@ def cond(b: TosaBuilder, condition: Value, *inputs: Value) -> list[Value]:
 
 @lowers("aten.while_loop")
 def while_loop(b: TosaBuilder, *carried: Value, trips: int | None) -> list[Value]:
-    """while_loop -> WHILE_LOOP; without EXT-CONTROLFLOW the body `trips` times, where that is known."""
+    """while_loop -> WHILE_LOOP; without EXT-CONTROLFLOW the body `trips` times, if known."""
     assert b.op is not None
     types = b.out
     if b.limits.has_control_flow:
