@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from npuc.dialects.tflite import TfliteLimits
 from tests.lowering.harness import constant, given, int16, quant_for, weight_quant
 from tests.tflite.harness import check_tflite, names, refuses_tflite
 
@@ -141,6 +142,21 @@ def test_large_bias_of_a_tiny_channel() -> None:
     out = convolve(*map(torch.from_numpy, (x, w, bias)), *rest(case)).numpy()
     args = (given(x, qx), constant(w, qw), constant(bias), *rest(case))
     check_tflite("aten.convolution", args, convolve, out_quant=quant_for(out))
+
+
+@pytest.mark.parametrize("shape, kernel, stride, pad", [
+    ((1, 3, 16, 24), (4, 4), (4, 4), (0, 0, 0, 0)), ((2, 3, 17, 21), (5, 7), (4, 5), (1, 2, 3, 0)),
+    ((1, 2, 9, 32), (3, 8), (2, 4), (1, 1, 2, 2)), ((1, 1, 64, 1), (17, 1), (4, 1), (3, 3, 0, 0)),
+])  # fmt: skip
+def test_strides_folded_into_channels(shape: Any, kernel: Any, stride: Any, pad: Any) -> None:
+    limits = TfliteLimits(max_stride=3)
+    case = (shape, (5, shape[1], *kernel), stride, pad, (1, 1), False, (0, 0), 1)
+    x, w, bias = arrays(case)
+    out = convolve(*map(torch.from_numpy, (x, w, bias)), *rest(case)).numpy()
+    args = (given(x, quant_for(x)), constant(w, weight_quant(w)), constant(bias), *rest(case))
+    graph = check_tflite("aten.convolution", args, convolve, out_quant=quant_for(out), limits=limits)
+    (conv,) = [op for op in graph.ops if op.name == "CONV_2D"]
+    assert max(conv.attrs["stride"]) <= 3
 
 
 def test_refuses() -> None:

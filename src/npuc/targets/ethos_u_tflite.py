@@ -15,9 +15,9 @@ from npuc.targets.target import Artifact, Target
 from npuc.targets.tflite import OPTIONS, TFLITE_PASSES, count_operators, prepare_io
 
 VELA_OPTIONS = {"system_config": None, "memory_mode": None, "config_ini": None, "extra_options": {}}
-#: operators whose kernels U55 and U65 limit: rows, and elements
+#: operators whose kernels U55 and U65 limit: elements with dilation
 KERNELS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
-MAX_HEIGHT, MAX_AREA = 64, 64 * 64
+MAX_AREA = 64 * 64
 #: operators that are left to the CPU on every Ethos-U and have a form that is not
 OTHER_FORMS = frozenset({"BROADCAST_TO", "SPACE_TO_DEPTH", "DEPTH_TO_SPACE"})
 
@@ -29,7 +29,7 @@ def ethos_u_tflite_target(name: str) -> Target:
     family = ACCELERATORS[name].family
     limits = TfliteLimits(
         name, floats=False, int4=False, grouped=False, steps=False, tables=False,
-        chip=_policy(family),
+        max_stride=3, chip=_policy(family),
     )  # fmt: skip
     return Target(
         name, f"Arm {family} by the TFLite route (Vela)", limits, finish_ethos_u_tflite, "tflite",
@@ -63,11 +63,9 @@ def _policy(family: str) -> Policy:
 
 
 def _large_kernel(operands: Sequence[Value], attrs: Mapping[str, Any]) -> str | None:
-    """Kernels with their dilation reach over at most 64 rows and 4096 elements."""
+    """Kernels with their dilation cover at most 4096 elements."""
     kernel = operands[1].type.ints[1:3]
     height, width = ((k - 1) * d + 1 for k, d in zip(kernel, attrs["dilation"], strict=True))
-    if height > MAX_HEIGHT:
-        return f"the kernel reaches over {height} rows; Vela takes {MAX_HEIGHT} on this chip"
     if height * width > MAX_AREA:
         return f"the kernel covers {height}x{width} elements; Vela takes {MAX_AREA} on this chip"
     return None

@@ -26,7 +26,7 @@ class TfliteLimits:
     floats: whether operators on floats may stand in the file (DEQUANTIZE and QUANTIZE at its ends
     are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes groups.
     steps: whether STRIDED_SLICE takes steps. tables: whether CAST and GATHER from a table run where
-    the rest does.
+    the rest does. max_stride: of convolutions that run as one operation.
     `chip` returns why the chip refuses an op that LiteRT has.
     """
 
@@ -36,6 +36,7 @@ class TfliteLimits:
     grouped: bool = True
     steps: bool = True
     tables: bool = True
+    max_stride: int = 2**31
     chip: ChipPolicy | None = None
     _types: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
 

@@ -8,6 +8,7 @@ from math import prod
 
 from npuc.dialects.tflite import same_padding
 from npuc.ir import TensorType, Value
+from npuc.lowering.aten_to_tflite.fold_stride import fold_stride
 from npuc.lowering.aten_to_tflite.weights import Weights, slice_channels
 from npuc.lowering.tflite_builder import TfliteBuilder
 
@@ -45,6 +46,10 @@ def emit_convolution(b: TfliteBuilder, conv: Convolution) -> Value:
         return _depthwise(b, conv)
     if conv.groups > 1 and not b.limits.grouped:
         return _grouped(b, conv)
+    most = b.limits.max_stride
+    if max(conv.stride) > most and conv.groups == 1 and set(conv.dilation) == {1}:
+        if conv.weights.filter.is_const:
+            conv = fold_stride(b, conv, most)
     x, padding = fit_padding(b, conv)
     return b.CONV_2D(  # type: ignore[no-any-return]
         x, conv.weights.filter, conv.weights.bias, padding=padding, stride=conv.stride,

@@ -140,7 +140,7 @@ def _product(b: TfliteBuilder, x: Value, function: Function) -> Value | None:
         from npuc.lowering.aten_to_tflite.operands import binary
 
         return binary(b, "MUL", x, x, out)
-    if kind == "aten.sqrt" and not b.limits.tables:
+    if kind == "aten.sqrt" and not b.limits.tables and x.type.dtype is DType.INT8:
         wide = b.widened(x)
         root = b.RSQRT(wide, quant=symmetric(1 / np.sqrt(_smallest(wide))))
         return b.requantize(b.MUL(wide, root, quant=wide_type(out).quant), out)
