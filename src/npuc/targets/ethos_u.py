@@ -14,7 +14,7 @@ FAMILIES = {
 EXTENSIONS = frozenset({"EXT-INT16", "EXT-INT4", "EXT-DOUBLEROUND"})
 _U55_PASSES = (
     *TOSA_PASSES, "fuse_depth_to_space", "cheapen_tiles", "cheapen_rescales_u55", "merge_tables",
-    "cheapen_reductions", "cheapen_transposes",
+    "cheapen_sums", "cheapen_reductions", "cheapen_transposes",
     "separate_rescales",  # last: a builder would merge them again
 )  # fmt: skip
 PASSES = {
