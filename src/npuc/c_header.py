@@ -16,7 +16,8 @@ def c_header(name: str, io: IO) -> str:
     """Macros per tensor: NAME_INPUT_0_NAME, _TYPE, _RANK, _SHAPE, _SIZE, _LAYOUT, _SCALE, _ZERO_POINT.
 
     Shapes are in memory order. SCALE and ZERO_POINT are there where the tensor is quantized:
-    real = SCALE * (stored - ZERO_POINT).
+    real = SCALE * (stored - ZERO_POINT). NAME_STATE_0_OUTPUT and _INPUT are numbers of tensors: what a
+    run gives at that output is what the next run takes at that input.
     """
     prefix = re.sub(r"\W", "_", name).upper()
     if not prefix or prefix[0].isdigit():
@@ -27,6 +28,11 @@ def c_header(name: str, io: IO) -> str:
         lines += [f"#define {prefix}_{side}_COUNT {len(tensors)}", ""]
         for i, tensor in enumerate(tensors):
             lines += [*_tensor(f"{prefix}_{side}_{i}", tensor), ""]
+    if io.state:
+        lines += [f"#define {prefix}_STATE_COUNT {len(io.state)}", ""]
+    for i, (output, place) in enumerate(io.state):
+        lines += [f"#define {prefix}_STATE_{i}_OUTPUT {output}"]
+        lines += [f"#define {prefix}_STATE_{i}_INPUT {place}", ""]
     lines += [f"#endif  // {prefix}_IO_H", ""]
     return "\n".join(lines)
 

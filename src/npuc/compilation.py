@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from npuc.boundary import IO, from_artifact, to_artifact
 from npuc.c_header import c_header
@@ -116,18 +119,23 @@ class Compilation:
         count = len(self.io.inputs) - len(self.io.state)
         if len(flat) != count:
             raise BadInput(f"{len(flat)} input tensors given, the artifact takes {count}")
-        flat = [*flat, *self._state()]
         sizes: dict[str, int] = {}
-        return [to_artifact(x, port, sizes) for x, port in zip(flat, self.io.inputs)]
+        arrays = [to_artifact(x, port, sizes) for x, port in zip(flat, self.io.inputs)]
+        return arrays + (self.state or self.initial_state)
 
-    def _state(self) -> list[Any]:
-        if not self.state and self.io.state:
-            self.reset()
-        return self.state
+    @property
+    def initial_state(self) -> list[Any]:
+        """The initial values of the state as the artifact stores them, in the order of its inputs.
+
+        Feed them to the inputs behind the model's own in the first run, and in every later one what
+        the paired outputs of the run before gave (`io.state`): the types are the same.
+        """
+        ports = self.io.inputs[len(self.io.inputs) - len(self.io.state) :]
+        return [to_artifact(x, p) for x, p in zip(self.program.initial_state(), ports)]
 
     def reset(self) -> None:
         """Set the state back to the buffers' initial values."""
-        self.state = list(self.program.initial_state())
+        self.state = []
 
     def _outputs(self, arrays: Sequence[Any]) -> Any:
         dtypes = self.program.output_dtypes()
@@ -135,9 +143,9 @@ class Compilation:
             dtypes = [None] * len(dtypes)
         triples = zip(arrays, self.io.outputs, dtypes)
         tensors = [from_artifact(a, port, dtype) for a, port, dtype in triples]
-        for output, place in self.io.state:
-            index = place - (len(self.io.inputs) - len(self.io.state))
-            self.state[index] = tensors[output]
+        first = len(self.io.inputs) - len(self.io.state)
+        written = {place - first: arrays[output] for output, place in self.io.state}
+        self.state = [written[i] for i in range(len(written))]
         return self.program.unflatten_outputs(tensors)
 
     def save(self, directory: str | os.PathLike[str], name: str | None = None) -> list[Path]:
@@ -153,6 +161,8 @@ class Compilation:
         files[".mlir"] = str(self.graph).encode()
         if self.target.options.get("c_header"):
             files[".h"] = c_header(stem, self.io).encode()
+        if self.io.state:
+            files[".state.npz"] = self._state_file()
         written: list[Path] = []
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -163,6 +173,15 @@ class Compilation:
                 path.unlink(missing_ok=True)
             raise NpucError(f"cannot write to {folder}", why=error.strerror or str(error)) from None
         return written
+
+    def _state_file(self) -> bytes:
+        """The initial state as an .npz with an array per input, under its name."""
+        first = len(self.io.inputs) - len(self.io.state)
+        names = [port.name for port in self.io.inputs[first:]]
+        arrays = dict(zip(names, map(_raw, self.initial_state)))
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        return file.getvalue()
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: everything but the graphs and bytes."""
@@ -184,6 +203,12 @@ class Compilation:
             "check": self.check.as_dict() if self.check else None,
             "timings": self.timings,
         }
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """An array of a type that files of numpy have: bfloat16 as uint16, float8 as uint8."""
+    known = array.dtype.kind in "biuf" and array.dtype.isbuiltin == 1
+    return array if known else array.view(f"u{array.dtype.itemsize}")
 
 
 def _plain(value: Any) -> Any:

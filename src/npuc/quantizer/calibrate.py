@@ -152,12 +152,19 @@ def _batches(calibration: Iterable[Any]) -> list[Any]:
 def run_calibration(
     prepared: Prepared, batches: Sequence[Any], progress: bool | None = None
 ) -> None:
-    """Run input tuples through a prepared graph; may be called again with more."""
+    """Run input tuples through a prepared graph; may be called again with more.
+
+    They are steps of one sequence for the model's state (its mutated buffers), as they would be in
+    PyTorch: it begins with the initial values, and each step reads what the one before it wrote.
+    """
     show = sys.stderr.isatty() if progress is None else progress
-    assert prepared.program is not None
+    program = prepared.program
+    assert program is not None
+    state = program.initial_state()
     with torch.no_grad(), _bar(len(batches)) if show else nullcontext() as step:
         for batch in batches:
-            prepared.means.run(*prepared.program.module_inputs(batch))
+            results = prepared.means.run(*program.flatten_inputs(batch), *state)
+            state = [results[s.result] for s in program.states]
             prepared.means.runs += 1
             if step is not None:
                 step()
