@@ -84,12 +84,12 @@ def _along(vector: np.ndarray, axis: int | None, rank: int) -> np.ndarray:
 
 
 def quantized_floats(b: TosaBuilder, x: Value, out: TensorType) -> Value:
-    """FP32 `x` as `out`: clamp(round(x * (1/scale)) + zero_point), as quantized_decomposed does."""
+    """Float `x` as `out`: clamp(round(x * (1/scale)) + zero_point), as quantized_decomposed does."""
     _require_floats(b, "the operand")
     quant, rank = out.quant, x.type.rank
     assert quant is not None
     inverse = _along((1.0 / quant.scale).astype(np.float32), quant.axis, rank)
-    steps = Term(b, x) * Term(b, b.const(inverse))
+    steps = Term(b, x).cast(DType.FP32) * Term(b, b.const(inverse))
     low, high = quant.qmin - quant.zero_point, quant.qmax - quant.zero_point
     # one range that holds all channels' keeps the CAST within INT32; the exact one follows
     steps = steps.clamp(float(low.min()), float(high.max()))
