@@ -25,6 +25,7 @@ TOSA_PASSES = (
     "merge_tables",
     "merge_rescales",
     "merge_clamps",
+    "narrow_products",
     "fold_constants",
     "remove_identities",
 )
