@@ -119,6 +119,16 @@ def test_softmax(dim: int) -> None:
     assert names(graph) == ["SOFTMAX"]
 
 
+def test_softmax_of_small_results() -> None:
+    """Results of at most 2**-6 in 8 bits: steps of 2**-14, and no bias."""
+    x = normal(3, 400, scale=0.5)
+    q = quant_for(x)
+    want = torch.softmax(torch.from_numpy(q.dequantize(q.quantize(x))), 1).numpy()
+    out = Quant(2.0**-14, -128)
+    assert want.max() < 255 * out.s
+    check_tflite("aten.softmax", (given(x, q), 1), torch.softmax, out_quant=out, wrong=0.25)
+
+
 @pytest.mark.parametrize("shape", [(4, 32), (2, 5, 64), (3, 2, 8, 8)])
 def test_layer_norm(shape: tuple[int, ...]) -> None:
     x = normal(*shape) + np.float32(0.3)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from npuc.dialects.tflite import fixed_quant, same_parameters
-from npuc.ir import DType, TensorType, Value
+from npuc.ir import DType, Quant, TensorType, Value
+from npuc.lowering.aten_to_tflite.operands import wide_type
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder, largest_magnitude, symmetric
+
+#: scale of a result below which the 2**-15 steps of SOFTMAX are too coarse
+FINE = 2.0**-10
 
 
 @lowers("aten.softmax", dialect="tflite")
@@ -34,7 +40,30 @@ def _softmax(b: TfliteBuilder, x: Value, out: TensorType) -> Value:
     fixed = fixed_quant("SOFTMAX", out.dtype)
     if x.type.dtype is out.dtype and same_parameters(fixed, out.quant):
         return b.SOFTMAX(x)  # type: ignore[no-any-return]
+    if b.limits.tables and x.type.dtype is DType.INT8 and out.quant.s < FINE:
+        return _fine_softmax(b, x, out)
     return b.requantize(b.SOFTMAX(b.widened(x)), out)
+
+
+def _fine_softmax(b: TfliteBuilder, x: Value, out: TensorType) -> Value:
+    """exp(x - max) * (1 / sum) for results that are all small: SOFTMAX of INT16 has steps of 2**-15
+    only. The sum is large then, so INT16 holds it well."""
+    quant, count, last = x.type.quant, x.type.ints[-1], (x.type.rank - 1,)
+    assert quant is not None
+    below = Quant(quant.s, 127, None, *DType.INT8.range)  # x - max, exactly
+    difference = b.SUB(x, b.REDUCE_MAX(x, axes=last, keep_dims=True), quant=below)
+    powers = b.lookup(difference, np.exp, difference.type.with_(dtype=DType.INT16, quant=symmetric(1.0)))
+    total = b.SUM(powers, axes=last, keep_dims=True, quant=symmetric(float(count)))
+    table = b.const(inverses(count), DType.INT16, symmetric(1.0))
+    inverse = b.GATHER(table, b.CAST(total, dtype=DType.INT32))
+    return b.requantize(b.MUL(powers, inverse, quant=wide_type(out).quant), out)
+
+
+@cache
+def inverses(count: int) -> np.ndarray:
+    """Codes of 1 / t for the codes 0..32767 of a sum t in 0..count, which is at least 1."""
+    total = np.maximum(np.arange(2**15) * symmetric(float(count)).s, 1.0)
+    return symmetric(1.0).quantize(1 / total).astype(np.int16)
 
 
 @lowers("aten.log_softmax", dialect="tflite")
