@@ -18,10 +18,11 @@ TOSA_EXAMPLES = (
 
 def target_names() -> list[str]:
     """All names, TOSA ones as examples."""
+    from npuc.targets.neutron import NAMES
     from npuc.targets.tflite import DESCRIPTIONS
     from npuc.targets.vela import ACCELERATORS
 
-    return [*TOSA_EXAMPLES, "vgf", *ACCELERATORS, *DESCRIPTIONS]
+    return [*TOSA_EXAMPLES, "vgf", *ACCELERATORS, *DESCRIPTIONS, *NAMES]
 
 
 def find_target(name: str | Target, options: Mapping[str, Any] | None = None) -> Target:
@@ -34,6 +35,7 @@ def find_target(name: str | Target, options: Mapping[str, Any] | None = None) ->
 def _make(name: str, route: str | None = None) -> Target:
     from npuc.targets.ethos_u import ethos_u_target
     from npuc.targets.ethos_u_tflite import ethos_u_tflite_target
+    from npuc.targets.neutron import NAMES, neutron_target
     from npuc.targets.tflite import DESCRIPTIONS, tflite_target
     from npuc.targets.tosa import tosa_target
     from npuc.targets.vela import ACCELERATORS
@@ -44,6 +46,8 @@ def _make(name: str, route: str | None = None) -> Target:
         return ethos_u_tflite_target(lower)
     if lower in ACCELERATORS:
         return ethos_u_target(lower)
+    if lower in NAMES:
+        return neutron_target(lower)
     if lower in DESCRIPTIONS:
         return tflite_target(lower)
     if lower == "vgf":
