@@ -29,6 +29,8 @@ RELATIVE = {
 }
 #: a float result may be this many times as far from the exact one as PyTorch's
 NOISE = 8
+#: float32 holds the real values of quantized operands to this part of the largest
+FLOAT_STEP = 2.0**-22
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,12 @@ class CheckingInterpreter(torch.fx.Interpreter):
         error, _ = difference(array, type, precise)
         if error <= tolerance(type):
             return True
-        if type.quant is not None or not type.dtype.is_float:
+        if type.quant is not None:
+            largest = max([0.0, *map(_largest, pytree.tree_leaves(args))])
+            lo, hi = type.quant.dequantize(np.array([type.quant.qmin, type.quant.qmax]))
+            off = np.abs(type.quant.dequantize(array) - np.clip(precise.numpy(), lo, hi))
+            return float(off.max(initial=0)) <= FLOAT_STEP * largest
+        if not type.dtype.is_float:
             return False
         noise = (want.double() - precise).abs().max().item()
         off = np.abs(array.astype(np.float64) - precise.numpy())
@@ -144,6 +151,11 @@ def _holds(condition: Any) -> bool:
 
 def _double(x: Any) -> Any:
     return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+
+def _largest(x: Any) -> float:
+    is_float = isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel() > 0
+    return float(x.abs().max()) if is_float else 0.0
 
 
 def _is_qdq(n: torch.fx.Node) -> bool:
