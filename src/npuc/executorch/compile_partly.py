@@ -88,7 +88,7 @@ def compile_partly(
             why="the host's tensors decide it",
             hint="give channels-last example inputs instead",
         )
-    if program.dynamic_dims:
+    if any(not isinstance(d, int) for n in program.placeholders for d in n.meta["val"].shape):
         raise Unsupported([v.reason for v in coverage.refused if v.reason is not None])
     start = time.perf_counter()
     data, edge, report = _lower(program, spec_of(job.target))
@@ -145,6 +145,7 @@ def _lower(program: Program, spec: ArmCompileSpec) -> tuple[bytes, Any, Partitio
             ExecutorchBackendConfig,
             to_edge_transform_and_lower,
         )
+        from executorch.exir.error import InternalError
         from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
         from executorch.kernels import quantized  # noqa: F401 - registers out variants
 
@@ -157,7 +158,7 @@ def _lower(program: Program, spec: ArmCompileSpec) -> tuple[bytes, Any, Partitio
             edge = _copy(manager.exported_program())
             passes = [InitializedMutableBufferPass([s.name for s in _states(program)])]
             made = manager.to_executorch(ExecutorchBackendConfig(passes=passes))
-        except RuntimeError as error:
+        except (RuntimeError, InternalError) as error:
             raise _no_kernel(error) from None
     return bytes(made.buffer), edge, partitioner.report()
 
@@ -185,7 +186,7 @@ def _partitioner(spec: ArmCompileSpec) -> Any:
     return next(kind(spec) for kind in kinds if type(spec) is kind.takes)
 
 
-def _no_kernel(error: RuntimeError) -> NpucError:
+def _no_kernel(error: Exception) -> NpucError:
     text = str(error).strip().splitlines()[0][:300]
     hint = "the op is neither on the target nor in ExecuTorch's portable kernels"
     return NpucError(

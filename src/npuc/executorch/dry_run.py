@@ -67,12 +67,16 @@ class DryRun:
 
     def _part(self, nodes: set[Node]) -> Part:
         ordered = sorted(nodes, key=self.place.__getitem__)
+        outputs = [n for n in ordered if any(u not in nodes for u in n.users)]
         inputs: dict[Node, None] = {}
+        bodies: dict[Node, None] = {}
         for node in ordered:
             for operand in node.all_input_nodes:
-                if operand not in nodes and operand not in self.constants:
+                if operand.op == "get_attr":
+                    bodies[operand] = None
+                elif operand not in nodes and operand not in self.constants:
                     inputs[operand] = None
-        outputs = [n for n in ordered if any(u not in nodes for u in n.users)]
+        ordered = sorted([*ordered, *bodies], key=self.place.__getitem__)
         first = sorted(inputs, key=self.place.__getitem__)
         return part_of(self.gm, self.constants, ordered, first, outputs, "part")
 

@@ -16,7 +16,7 @@ from npuc.executorch.group_nodes import group_nodes
 from npuc.frontend.fx_targets import aten_op
 from npuc.frontend.quantized_versions import REQUANTIZE
 from npuc.frontend.spellings.quantize import ASSUME, DEQUANTIZE, QUANTIZE
-from npuc.frontend.splice import kind_of
+from npuc.frontend.splice import fetch, kind_of
 
 if TYPE_CHECKING:
     from npuc.ir import Graph
@@ -34,6 +34,7 @@ _MOVES = frozenset({
 class Partition:
     """What became of one graph: groups of nodes, refused nodes, nodes of dropped groups."""
 
+    gm: GraphModule
     nodes: list[Node]
     groups: list[list[Node]] = field(default_factory=list)
     refused: dict[Node, Reason] = field(default_factory=dict)
@@ -53,7 +54,7 @@ def partition_graph(
     the host has no kernel for it, so that its group is never dropped.
     """
     nodes = [n for n in gm.graph.nodes if n.op == "call_function"]
-    found = Partition(nodes)
+    found = Partition(gm, nodes)
     for node in nodes:
         why = check(node)
         if why is not None:
@@ -70,6 +71,20 @@ def partition_graph(
         keep_lists_together(nodes, found.refused)
     _drop(run, found, preserved)
     return found
+
+
+def bodies_on_host(found: Partition) -> list[GraphModule]:
+    """Branches and loop bodies of the ops that stay on the host: parts of them may be delegated."""
+    delegated = {n for group in found.groups for n in group}
+    attributes = [
+        operand
+        for node in found.nodes
+        if node not in delegated and isinstance(node.target, torch._ops.HigherOrderOperator)
+        for operand in node.all_input_nodes
+        if operand.op == "get_attr"
+    ]
+    bodies = (fetch(found.gm, str(a.target)) for a in dict.fromkeys(attributes))
+    return [body for body in bodies if isinstance(body, GraphModule)]
 
 
 def refuse_until_stable(run: DryRun, nodes: Sequence[Node], refused: dict[Node, Reason]) -> None:
@@ -101,7 +116,8 @@ def _groups(
     computed = set(nodes)
     fixed: set[Node] = set()  # nodes that only constants decide
     for node in nodes:
-        if all(p in constants or p in fixed for p in node.all_input_nodes):
+        operands = node.all_input_nodes
+        if all(p in constants or p in fixed or p.op == "get_attr" for p in operands):
             fixed.add(node)
 
     def is_movable(node: Node) -> bool:

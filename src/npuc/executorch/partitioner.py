@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from executorch.exir.backend.backend_details import BackendDetails
 from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from npuc.errors import BadInput
 from npuc.executorch.backends import EthosUBackend, TOSABackend, VgfBackend, check_registered
@@ -20,8 +20,8 @@ from npuc.executorch.compile_specs import (
     TosaCompileSpec,
     VgfCompileSpec,
 )
-from npuc.executorch.edge_program import constants_of
-from npuc.executorch.partition_graph import Partition, partition_graph
+from npuc.executorch.edge_program import Constants, constants_of
+from npuc.executorch.partition_graph import Partition, bodies_on_host, partition_graph
 from npuc.executorch.partition_report import NodeVerdict, PartitionReport
 from npuc.executorch.preserved_ops import PreservedOps
 from npuc.frontend.fx_targets import aten_op
@@ -71,20 +71,33 @@ class TOSAPartitioner(Partitioner):  # type: ignore[misc]
         """Tag the nodes of each delegate, and the constants that only delegates read."""
         check_registered(self.backend)
         constants = constants_of(exported_program)
-        found = partition_graph(
-            exported_program.graph_module, constants, self.target,
-            self._refusal_of_checks, self.preserved.is_preserved,
-        )  # fmt: skip
-        tags = {f"tag{i}": group for i, group in enumerate(found.groups)}
-        for tag, group in tags.items():
-            for node in group:
-                node.meta["delegation_tag"] = tag
+        tags: dict[str, DelegationSpec] = {}
+        verdicts = self._partition(exported_program.graph_module, constants, tags)
         for node in constants:
             owners = [u.meta["delegation_tag"] for u in node.users if "delegation_tag" in u.meta]
             if owners:  # ExecuTorch copies it for each further owner
-                node.meta["delegation_tag"] = min(owners, key=lambda t: int(t[3:]))
-        self._keep_report(found)
-        return PartitionResult(exported_program, dict.fromkeys(tags, self.delegation_spec))
+                node.meta["delegation_tag"] = min(owners, key=list(tags).index)
+        self._keep_report(verdicts)
+        return PartitionResult(exported_program, tags)
+
+    def _partition(
+        self, gm: GraphModule, constants: Constants, tags: dict[str, DelegationSpec]
+    ) -> list[NodeVerdict]:
+        """Tag the nodes of a graph, then those of branches and bodies that stay on the host."""
+        found = partition_graph(
+            gm, constants, self.target, self._refusal_of_checks, self.preserved.is_preserved
+        )
+        for group in found.groups:
+            tag = f"tag{len(tags)}"
+            tags[tag] = self.delegation_spec
+            for node in group:
+                bodies = (p for p in node.all_input_nodes if p.op == "get_attr")
+                for member in (node, *bodies):
+                    member.meta["delegation_tag"] = tag
+        verdicts = [_verdict(n, found) for n in found.nodes]
+        for body in bodies_on_host(found):
+            verdicts += self._partition(body, {}, tags)
+        return verdicts
 
     def report(self) -> PartitionReport:
         """Verdict, reason and source line of every node of the programs partitioned so far."""
@@ -97,8 +110,8 @@ class TOSAPartitioner(Partitioner):  # type: ignore[misc]
                 return f"rejected by {type(check).__name__}"
         return None
 
-    def _keep_report(self, found: Partition) -> None:
-        report = PartitionReport(self.target.name, [_verdict(n, found) for n in found.nodes])
+    def _keep_report(self, verdicts: list[NodeVerdict]) -> None:
+        report = PartitionReport(self.target.name, verdicts)
         self.reports.append(report)
         logger.info("%s", report)
         folder = self.compile_spec.path_for_intermediates

@@ -310,7 +310,8 @@ class FunctionalCopy:
                 return self._attach(f"{node.name}_body_{next(bodies)}", value)
             return value
 
-        args = tuple(attach(a) for a in args)
+        # tuples, as exported: eager control flow concatenates them
+        args = tuple(tuple(a) if isinstance(a, list) else attach(a) for a in args)
         return self._emit(node, target, args, {k: attach(v) for k, v in kwargs.items()})
 
     def _inline(self, name: str, args: Any) -> Any:
