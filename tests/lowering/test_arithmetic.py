@@ -247,3 +247,13 @@ def test_refusals() -> None:
     refuses("aten.add.Tensor", (given(X), given(Y)), add, "PRO-FP", kwargs={"alpha": 1},
             limits=TOSA_INT)  # fmt: skip
     assert TOSA_FP
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_a_wide_result_without_16_bit_tables(kind: str) -> None:
+    """int8 operand and number -> int16 on PRO-INT alone, which has no TABLE of 16 bits."""
+    function, number = BINARY[kind], np.array(0.5)
+    check_op(
+        kind, (given(X, quant_for(X)), constant(number, quant_for(number))), function,
+        kwargs=keywords(kind), out_quant=int16(0.001), limits=TOSA_INT, steps=64,
+    )  # fmt: skip

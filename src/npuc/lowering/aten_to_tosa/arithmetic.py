@@ -85,7 +85,12 @@ def common_sum(b: TosaBuilder, x: Value, y: Value, alpha: Number) -> tuple[Value
 
 
 def tabulated(b: TosaBuilder, x: Value, y: Value, out: TensorType, **kwargs: Any) -> Value | None:
-    """The op of `b` as one TABLE where it depends on a single int8 tensor; else None."""
+    """The op of `b` as one TABLE where it depends on a single int8 tensor; else None.
+
+    None too for a 16-bit result where the target has no 16-bit tables: arithmetic gives it.
+    """
+    if out.dtype is not DType.INT8 and "EXT-INT16" not in b.limits.offered:
+        return None
     if x is y or is_scalar(y):
         variable = x
     elif is_scalar(x):
