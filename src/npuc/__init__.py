@@ -16,6 +16,8 @@ _LAZY = {
     "Target": "npuc.targets.target",
     "Recipe": "npuc.quantizer",
     "Compilation": "npuc.compilation",
+    "register_custom_op": "npuc.lowering.custom_ops",
+    "unregister_custom_op": "npuc.lowering.custom_ops",
 }
 
 __all__ = [

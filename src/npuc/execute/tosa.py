@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from npuc.errors import BadInput, NpucError
+from npuc.execute.custom_payload import CustomPayload
 from npuc.execute.kernels import KERNELS
 from npuc.execute.undefined import undefined_reason
 from npuc.ir import Graph, Op, TensorType, Value
@@ -164,6 +165,9 @@ class _Run:
         raise NpucError(op.kind, str(op.loc), f"it did not end in {MAX_ITERATIONS} iterations")
 
     def custom(self, op: Op, operands: list[Array], known: dict[Value, Array]) -> list[Array]:
+        payload = op.attrs["implementation_attrs"]
+        if isinstance(payload, CustomPayload):
+            return list(payload.reference(operands))
         name = f"{op.attrs['domain_name']}.{op.attrs['operator_name']}"
         raise NpucError(
             op.kind, str(op.loc), f"operator {name!r} is the vendor's own and cannot be evaluated"

@@ -14,6 +14,8 @@ Rule = Callable[..., Any]
 
 #: dialect -> (kind, family or "") -> rule
 _RULES: dict[str, dict[tuple[str, str], Rule]] = {}
+#: kind -> rule of the user's own
+_CUSTOM: dict[str, Rule] = {}
 
 
 def lowers(*kinds: str, target: str = "", dialect: str = "tosa") -> Callable[[Rule], Rule]:
@@ -39,8 +41,20 @@ def rules(dialect: str = "tosa") -> Mapping[tuple[str, str], Rule]:
     return _RULES.get(dialect, {})
 
 
+def add_custom_rule(kind: str, rule: Rule) -> None:
+    """A rule of the user's for every TOSA target, in place of any other."""
+    _CUSTOM[kind] = rule
+
+
+def remove_custom_rule(kind: str) -> None:
+    """Take back what `add_custom_rule` did."""
+    _CUSTOM.pop(kind, None)
+
+
 def find_rule(kind: str, families: Sequence[str], dialect: str = "tosa") -> Rule | None:
     """The rule for `kind`: that of the first family which has one, else the common one."""
+    if dialect == "tosa" and kind in _CUSTOM:
+        return _CUSTOM[kind]
     table = rules(dialect)
     for family in (*families, ""):
         rule = table.get((kind, family))
@@ -51,7 +65,8 @@ def find_rule(kind: str, families: Sequence[str], dialect: str = "tosa") -> Rule
 
 def known_kinds(dialect: str = "tosa") -> frozenset[str]:
     """Kinds that some rule lowers."""
-    return frozenset(kind for kind, _ in rules(dialect))
+    custom = _CUSTOM if dialect == "tosa" else {}
+    return frozenset(kind for kind, _ in rules(dialect)) | frozenset(custom)
 
 
 def call_rule(

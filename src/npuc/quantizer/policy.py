@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from npuc.lowering.custom_ops import is_quantized_custom
+
 
 def names(text: str) -> frozenset[str]:
     """The words of a text."""
@@ -126,6 +128,8 @@ def op_name(kind: str) -> str:
 def role_of(kind: str) -> Role:
     """The role of an op of this kind."""
     name = op_name(kind)
+    if is_quantized_custom(kind):
+        return Role.OWN
     if name in _SHARE:
         return Role.SHARE
     if name in _POOL:

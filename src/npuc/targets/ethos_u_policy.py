@@ -248,7 +248,14 @@ U55_CHECKS: dict[str, Check] = {
     "RESCALE": _u55_rescale, "TRANSPOSE": _u55_transpose, "REVERSE": _u55_reverse,
 }  # fmt: skip
 
+def _u85_custom(
+    operands: Sequence[Value], attrs: Attrs, results: Sequence[TensorType]
+) -> str | None:
+    return "Ethos-U85 has no CUSTOM"
+
+
 U85_CHECKS: dict[str, Check] = {
     "CONV2D": u85_conv, "DEPTHWISE_CONV2D": u85_conv, "CONV3D": u85_conv3d,
     "TRANSPOSE_CONV2D": u85_transpose_conv, "AVG_POOL2D": u85_pool, "MAX_POOL2D": u85_pool,
+    "CUSTOM": _u85_custom,
 }  # fmt: skip
