@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npuc.dialects.tflite import DEFINITIONS, TfliteLimits, TfliteOpBuilder, same_parameters
-from npuc.ir import DType, Graph, Op, Quant, TensorType, Value, sweep
+from npuc.ir import Graph, Op, Quant, TensorType, Value, sweep
 from npuc.passes.uses import count_uses
 
 #: operators whose quantized operands may have any parameters
@@ -56,9 +56,9 @@ def _before(value: Value, reader: Op) -> Value:
         return value
     source = op.operands[0]
     if reader.name == "QUANTIZE":
-        return source if _holds(value.type, source.type) and _has(source, reader) else value
+        return source if holds(value.type, source.type) and _has(source, reader) else value
     same = source.type.dtype is value.type.dtype
-    return source if same and _holds(value.type, source.type) else value
+    return source if same and holds(value.type, source.type) else value
 
 
 def _has(source: Value, reader: Op) -> bool:
@@ -67,30 +67,32 @@ def _has(source: Value, reader: Op) -> bool:
     return signature in DEFINITIONS["QUANTIZE"].signatures
 
 
-def _holds(outer: TensorType, inner: TensorType) -> bool:
+def holds(outer: TensorType, inner: TensorType) -> bool:
     """Whether every value of `inner` (to half a step of `outer`) can be said by `outer`."""
     a, c = outer.quant, inner.quant
     if a is None or c is None or a.per_channel or c.per_channel:
         return False
-    low, high = _ends(a)
-    smallest, largest = _ends(c)
+    low, high = ends(a)
+    smallest, largest = ends(c)
     return low <= smallest + a.s / 2 and high >= largest - a.s / 2
 
 
-def _ends(quant: Quant) -> tuple[float, float]:
+def ends(quant: Quant) -> tuple[float, float]:
+    """The smallest and largest value."""
     return (quant.qmin - quant.zp) * quant.s, (quant.qmax - quant.zp) * quant.s
 
 
 def _quantize(
     b: TfliteOpBuilder, op: Op, x: Value, readers: int, limits: TfliteLimits
 ) -> tuple[Value, ...]:
-    """QUANTIZE of `x`: nothing, part of what made it, or itself."""
+    """QUANTIZE of `x`: nothing, part of what made it (where `x` clips no more than the result), or
+    itself."""
     out = op.results[0].type
     if x.type.dtype is out.dtype and same_parameters(x.type.quant, out.quant):
         return (x,)
     maker = x.op
     joins = maker is not None and maker.kind[7:] in ANY_RESULT and readers == 1
-    if joins and maker is not None and x.type.dtype is out.dtype is not DType.FP32:
+    if joins and maker is not None and x.type.dtype is out.dtype and holds(x.type, out):
         refused = limits.reason(maker.name, maker.operands, maker.attrs, [out])
         if refused is None and maker.attrs.get("activation", "NONE") == "NONE":
             return b.emit(maker.kind, maker.operands, maker.attrs, [out], loc=maker.loc)

@@ -236,10 +236,8 @@ class _Writer:
         names = _unique_names(numbers)
 
         def ports(values: Sequence[Value]) -> list[Any]:
-            found: dict[str, int] = {}
-            for value in values:
-                found[_unused(names[value], found)] = numbers[value]
-            return [self.schema.TensorMapT(n, i) for n, i in found.items()]
+            taken: dict[str, int] = {}
+            return [self.schema.TensorMapT(_unused(names[v], taken), numbers[v]) for v in values]
 
         return self.schema.SignatureDefT(ports(graph.inputs), ports(graph.outputs), SIGNATURE, 0)
 
@@ -307,18 +305,20 @@ def _camel(name: str) -> str:
 
 def _unique_names(numbers: Mapping[Value, int]) -> dict[Value, str]:
     """A name per value, the model's own where it has one."""
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     names: dict[Value, str] = {}
     for value in numbers:
         op = value.op
         plain = value.name or (op.loc.name if op else "") or (op.name if op else "input")
         names[value] = _unused(plain, taken)
-        taken.add(names[value])
     return names
 
 
-def _unused(name: str, taken: Any) -> str:
-    count, candidate = 1, name
+def _unused(name: str, taken: dict[str, int]) -> str:
+    """`name`, or with a number behind it where it is taken; `taken` counts the uses of each name."""
+    candidate = name
     while candidate in taken:
-        candidate, count = f"{name}_{count}", count + 1
+        candidate = f"{name}_{taken[name]}"
+        taken[name] += 1
+    taken[candidate] = 1
     return candidate

@@ -123,7 +123,7 @@ def reordered_operands(
     found = list(operands)
     if op.kind in WEIGHT_AXES:
         for k, axis in ((1, WEIGHT_AXES[op.kind]),) if side == 0 else ((1, 0), (2, 0)):
-            if op.operands[k].type.shape[axis] != 1:
+            if k < len(op.operands) and op.operands[k].type.shape[axis] != 1:
                 found[k] = _reorder(b, found[k], axis, sizes, order)
     if op.kind == "tosa.RESCALE" and op.attrs["per_channel"]:
         found[1], found[2] = (_reorder(b, found[k], 0, sizes, order) for k in (1, 2))
