@@ -176,11 +176,39 @@ def fuse_depth_to_space(b: TosaBuilder) -> list[Value]:
     return [b.reshape(x, (1, 4, 4, 1))]
 
 
+def narrow_products(b: TosaBuilder) -> list[Value]:
+    x = b.to_int32(int8(b, 4))
+    return [b.MUL(x, x, b.scalar(0, DType.INT8, 1)), b.MUL(x, x, b.scalar(3, DType.INT8, 1))]
+
+
+def cheapen_sums(b: TosaBuilder) -> list[Value]:
+    """Both maps come from an operator of their own; their scales are as 1 to 2."""
+    x = int8(b, 1, 8, 8, 2, zp=3)
+    first, second = (
+        b.MAX_POOL2D(x, kernel=(k, 1), stride=(1, 1), pad=(0, k - 1, 0, 0)) for k in (1, 2)
+    )
+    total = b.ADD(b.to_int32(first, 2.0**18), b.to_int32(second, 2.0**19))
+    return [b.rescale(total, 0.7 * 2.0**-19, DType.INT8, out_zp=-5)]
+
+
+def halve_maxima(b: TosaBuilder) -> list[Value]:
+    return [b.REDUCE_MAX(int8(b, 1, 24, 63), axis=2)]
+
+
+def halve_sums(b: TosaBuilder) -> list[Value]:
+    return [b.REDUCE_SUM(b.to_int32(int8(b, 1, 5, 64, zp=-128)), axis=1)]
+
+
+def interleave_planes(b: TosaBuilder) -> list[Value]:
+    return [b.TRANSPOSE(int8(b, 1, 2, 128), perms=(0, 2, 1))]
+
+
 PASSES_WITH_EXAMPLES = [
     assign_layout, assign_shapes, cancel_transposes, cancel_reshapes, fold_constants,
     flatten_concats, merge_slices, fold_padding, merge_tables, merge_rescales, merge_clamps,
     remove_identities, cheapen_rescales, cheapen_transposes, split_transposes, cheapen_reductions,
-    separate_rescales, sink_tiles, cheapen_tiles, fuse_depth_to_space,
+    separate_rescales, sink_tiles, cheapen_tiles, fuse_depth_to_space, narrow_products,
+    cheapen_sums, halve_maxima, halve_sums, interleave_planes,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
 EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales

@@ -12,7 +12,7 @@ import numpy as np
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.errors import Unsupported
 from npuc.execute.kernels import KERNELS
-from npuc.ir import DType, Graph, Op, Value, sweep
+from npuc.ir import DType, Graph, Op, Quant, Value, sweep
 from npuc.passes.count_waste import is_lone, moves_data
 from npuc.passes.uses import count_uses
 
@@ -76,12 +76,16 @@ def as_product(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> Value:
     return requantize(b, op, operands, b.MUL(wide, factor, b.scalar(0, DType.INT8, 1)))
 
 
-def unit_rescale(b: OpBuilder, x: Value, zero_point: Value) -> Value:
-    """`x` minus its zero point as INT32."""
+def unit_rescale(
+    b: OpBuilder, x: Value, zero_point: Value | None = None, dtype: DType = DType.INT32,
+    quant: Quant | None = None,
+) -> Value:  # fmt: skip
+    """`x` minus its zero point (0 where none is given) as `dtype`."""
     multiplier, shift = ONE
+    zero = b.scalar(0, x.type.dtype, 1) if zero_point is None else zero_point
     return b.RESCALE(  # type: ignore[no-any-return]
-        x, b.scalar(multiplier, DType.INT32, 1), b.scalar(shift, DType.INT8, 1), zero_point,
-        b.scalar(0, DType.INT32, 1), dtype=DType.INT32,
+        x, b.scalar(multiplier, DType.INT32, 1), b.scalar(shift, DType.INT8, 1), zero,
+        b.scalar(0, dtype, 1), dtype=dtype, quant=quant,
     )  # fmt: skip
 
 

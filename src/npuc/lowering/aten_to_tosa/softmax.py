@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
 
 import numpy as np
 
 from npuc.ir import DType, Quant, TensorType, Value
+from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.fixed_point import (
     bytes_of_table,
     has_int16_table,
@@ -34,8 +34,6 @@ FINE_STEP = 2.0**-14
 #: rows longer than this could overflow an INT32 sum
 LONGEST_ROW = 2**16
 
-RowMax = Callable[[TosaBuilder, Value], Value]
-
 
 def reduce_max(b: TosaBuilder, rows: Value) -> Value:
     """Largest of each row of [1, R, N]."""
@@ -47,7 +45,7 @@ def softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
     """softmax -> EXP, RECIPROCAL; quantized: exp table, integer sum, CLZ-normalised reciprocal."""
     if x.type.dtype.is_float:
         return float_softmax(b, x, dim)
-    return integer_softmax(b, x, dim, reduce_max)
+    return integer_softmax(b, x, dim)
 
 
 @lowers("aten.log_softmax")
@@ -55,7 +53,7 @@ def log_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
     """log_softmax -> EXP and LOG; quantized: exp table, integer sum and its logarithm by table."""
     if x.type.dtype.is_float:
         return float_log_softmax(b, x, dim)
-    return integer_log_softmax(b, x, dim, reduce_max)
+    return integer_log_softmax(b, x, dim)
 
 
 def float_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
@@ -83,14 +81,14 @@ def _narrow(b: TosaBuilder, y: Value, dtype: DType) -> Value:
     return y if y.type.dtype is dtype else b.CAST(y, dtype=dtype)
 
 
-def integer_softmax(b: TosaBuilder, x: Value, dim: int, row_max: RowMax) -> Value:
+def integer_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
     """Form A of the measured ones: full-size tensors of 16 bits, 32 bits only per row.
 
     e = exp(x - max) * 32767 by table; s = sum of e; y = e * 2**29 / s * 2**-29 / scale.
     """
     _, out = _parameters(b, x)
     rows = as_rows(b, x, dim)
-    e = _exponentials(b, rows, row_max(b, rows))
+    e = _exponentials(b, rows, reduce_max(b, rows))
     total = b.REDUCE_SUM(_as_int32(b, e), axis=2)
     if out.quant is not None and out.quant.s < FINE_STEP:
         t, n = precise_reciprocal(b, total)
@@ -107,11 +105,11 @@ def integer_softmax(b: TosaBuilder, x: Value, dim: int, row_max: RowMax) -> Valu
     return from_rows(b, y, x.type.ints, dim)
 
 
-def integer_log_softmax(b: TosaBuilder, x: Value, dim: int, row_max: RowMax) -> Value:
+def integer_log_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
     """x - max - log(sum of exp(x - max)), the per-row part as one 16-bit number."""
     quant, out = _parameters(b, x)
     rows = as_rows(b, x, dim)
-    largest = row_max(b, rows)
+    largest = reduce_max(b, rows)
     e = _exponentials(b, rows, largest)
     total = b.REDUCE_SUM(_as_int32(b, e), axis=2)
     log_total = logarithm(b, total, 16)  # of total, which is 32767 times the sum
@@ -147,14 +145,14 @@ def _parameters(b: TosaBuilder, x: Value) -> tuple[Quant, TensorType]:
     assert quant is not None
     narrow = x.type.dtype in (DType.INT8, DType.INT16)
     b.require(narrow, f"softmax takes INT8 and INT16, not {x.type.dtype.name}")
-    b.require(x.type.is_static, f"softmax over the symbolic shape {x.type.shape}")
     return quant, out
 
 
 def as_rows(b: TosaBuilder, x: Value, dim: int) -> Value:
     """[1, R, N] with the axis `dim` last."""
     length = x.type.ints[dim]
-    b.require(length <= LONGEST_ROW, f"softmax over {length} elements; sums take {LONGEST_ROW}")
+    most = largest(length)
+    b.require(most <= LONGEST_ROW, f"softmax over {most} elements; sums take {LONGEST_ROW}")
     order = [i for i in range(x.type.rank) if i != dim] + [dim]
     moved = b.transpose(x, order)
     return b.reshape(moved, (1, x.type.size // length, length))
