@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -246,6 +247,19 @@ def test_versions_of_vgf() -> None:
     for data, version in ((made.artifact, "0.3"), (b"VGF2" + bytes(20), "0.4"), (b"", "0.4")):
         with pytest.raises(BadInput):
             mark_version(data, version)
+
+
+def test_inspection(methods: dict[str, Compilation], program: bytes, tmp_path: Path) -> None:
+    from npuc.report.inspect_file import inspect_file
+
+    (tmp_path / "model.pte").write_bytes(program)
+    found = inspect_file(str(tmp_path / "model.pte"))
+    assert found["kernels"] == kernels_of(read_pte(program))
+    assert list(found["methods"]) == list(methods)
+    mixed = found["methods"]["mixed"]
+    assert mixed["inputs"] == ["float [2, 3]", "long [2]", "float [5]", "bool [3]", "float []"]
+    assert mixed["outputs"][4] == "Null" and mixed["planned_bytes"] >= 24 * 3
+    assert [d["backend"] for d in found["delegates"]] == ["VgfBackend"] * len(methods)
 
 
 def test_what_cannot_be_written(methods: dict[str, Compilation]) -> None:

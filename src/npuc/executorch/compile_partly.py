@@ -46,12 +46,12 @@ class PartlyDelegated(Compilation):
         """Nothing: each delegate has a graph of its own."""
         return {}
 
-    def run(self, *inputs: Any, on: str = "evaluator") -> Any:
-        """The model's outputs, computed by npuc's evaluator and PyTorch ("evaluator"), or by
+    def run(self, *inputs: Any, on: str | None = None) -> Any:
+        """The model's outputs, computed by npuc's evaluator and PyTorch ("evaluator", None), or by
         ExecuTorch's runtime in a child process ("executorch": targets that it can execute; state
         starts anew in each call)."""
         flat = self.program.flatten_inputs(inputs)
-        if on == "evaluator":
+        if on in ("evaluator", None):
             from npuc.executorch.run_edge import run_edge
 
             return self._nested(run_edge(self.edge, flat, self.buffers))
@@ -149,7 +149,7 @@ def _lower(program: Program, spec: ArmCompileSpec) -> tuple[bytes, Any, Partitio
         from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
         from executorch.kernels import quantized  # noqa: F401 - registers out variants
 
-        partitioner = _partitioner(spec)
+        partitioner = partitioner_of(spec)
         config = EdgeCompileConfig(_check_ir_validity=False)
         try:
             manager = to_edge_transform_and_lower(
@@ -175,7 +175,8 @@ def _copy(edge: Any) -> Any:
     )
 
 
-def _partitioner(spec: ArmCompileSpec) -> Any:
+def partitioner_of(spec: ArmCompileSpec) -> Any:
+    """The partitioner of a compile spec."""
     from npuc.executorch import partitioner as all_partitioners
 
     kinds = (

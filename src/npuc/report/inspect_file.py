@@ -1,4 +1,4 @@
-"""What is in a file that npuc writes: TOSA, TFLite, VGF, Ethos-U payload or Vela's raw npz."""
+"""What is in a file that npuc writes: TOSA, TFLite, VGF, Ethos-U payload, Vela's npz, .pte."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def inspect_file(path: str) -> dict[str, Any]:
     for matches, read in _READERS:
         if matches(data):
             return {"bytes": len(data), **read(data)}
-    known = "TOSA (.tosa), TFLite (.tflite), VGF (.vgf), Ethos-U payload (.bin), Vela raw (.npz)"
+    known = (
+        "TOSA (.tosa), TFLite (.tflite), VGF (.vgf), Ethos-U payload (.bin), Vela raw (.npz), "
+        "ExecuTorch (.pte)"
+    )
     raise BadInput(f"{path} is none of the files npuc writes", hint=f"known: {known}")
 
 
@@ -92,10 +95,41 @@ def _npz(data: bytes) -> dict[str, Any]:
     return {"kind": "Vela raw network", **shapes}
 
 
+def _pte(data: bytes) -> dict[str, Any]:
+    from npuc.serialize.pte_flatbuffer import delegates_of, kernels_of, read_pte
+
+    program = read_pte(data)
+    return {
+        "kind": "ExecuTorch program",
+        "methods": {plan["name"]: _method(plan) for plan in program["execution_plan"]},
+        "kernels": kernels_of(program),
+        "delegates": [
+            {"backend": backend, "bytes": len(blob)} for backend, blob in delegates_of(program)
+        ],
+    }
+
+
+def _method(plan: dict[str, Any]) -> dict[str, Any]:
+    """Inputs and outputs of a method, and the bytes of planned memory it needs."""
+
+    def text(index: int) -> str:
+        kind, value = plan["values"][index]["val"]
+        if kind != "Tensor":
+            return f"{kind} {next(iter(value.values()), '')}".strip()
+        return f"{value['scalar_type'].lower()} {value['sizes']}"
+
+    return {
+        "inputs": [text(i) for i in plan["inputs"]],
+        "outputs": [text(i) for i in plan["outputs"]],
+        "planned_bytes": sum(plan["non_const_buffer_sizes"]),
+    }
+
+
 _READERS = (
     (lambda d: d[4:8] == b"TOSA", _tosa),
     (lambda d: d[4:8] == b"TFL3", _tflite),
     (lambda d: d[:4] in (b"VGF1", b"1FGV"), _vgf),
     (lambda d: d[:15] == b"vela_bin_stream", _payload),
     (lambda d: d[:2] == b"PK", _npz),
+    (lambda d: d[4:8] == b"ET12", _pte),
 )
