@@ -7,17 +7,18 @@ import re
 from npuc.boundary import IO, TensorIO
 
 C_TYPES = {
-    "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",
-    "bool": "bool", "float32": "float",
+    "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t",
+    "int64": "int64_t", "bool": "bool", "float32": "float",
 }  # fmt: skip
 
 
 def c_header(name: str, io: IO) -> str:
-    """Macros per tensor: NAME_INPUT_0_NAME, _TYPE, _RANK, _SHAPE, _SIZE, _LAYOUT, _SCALE, _ZERO_POINT.
+    """Macros per tensor: NAME_INPUT_0_NAME, _TYPE, _RANK, _SHAPE, _SIZE, _LAYOUT, _SCALE and
+    _ZERO_POINT.
 
     Shapes are in memory order. SCALE and ZERO_POINT are there where the tensor is quantized:
-    real = SCALE * (stored - ZERO_POINT). NAME_STATE_0_OUTPUT and _INPUT are numbers of tensors: what a
-    run gives at that output is what the next run takes at that input.
+    real = SCALE * (stored - ZERO_POINT). NAME_STATE_0_OUTPUT and _INPUT are numbers of tensors:
+    what a run gives at that output is what the next run takes at that input.
     """
     prefix = re.sub(r"\W", "_", name).upper()
     if not prefix or prefix[0].isdigit():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from npuc.dialects.tflite import TfliteLimits
 from npuc.execute.tflite import run_tflite
 from npuc.ir import Graph
@@ -30,7 +31,14 @@ def check_tflite(
 ) -> Graph:  # fmt: skip
     """Lower, run on LiteRT's optimized and reference kernels, compare; returns the graph."""
     graph, feeds, expected = _lowered(
-        kind, args, torch_fn, kwargs or {}, out_quant, out_dtype, limits, tuple(families)  # type: ignore[arg-type]
+        kind,
+        args,
+        torch_fn,
+        kwargs or {},
+        out_quant,
+        out_dtype,
+        limits,
+        tuple(families),  # type: ignore[arg-type]
     )
     for run_pass in passes:
         graph = run_pass(graph)

@@ -154,7 +154,9 @@ def test_strides_folded_into_channels(shape: Any, kernel: Any, stride: Any, pad:
     x, w, bias = arrays(case)
     out = convolve(*map(torch.from_numpy, (x, w, bias)), *rest(case)).numpy()
     args = (given(x, quant_for(x)), constant(w, weight_quant(w)), constant(bias), *rest(case))
-    graph = check_tflite("aten.convolution", args, convolve, out_quant=quant_for(out), limits=limits)
+    graph = check_tflite(
+        "aten.convolution", args, convolve, out_quant=quant_for(out), limits=limits
+    )
     (conv,) = [op for op in graph.ops if op.name == "CONV_2D"]
     assert max(conv.attrs["stride"]) <= 3
 

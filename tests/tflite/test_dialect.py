@@ -71,17 +71,25 @@ def quant_of(dtype: DType) -> Quant | None:
 
 def data(name: str, place: int, dtype: DType, shape: tuple[int, ...]) -> np.ndarray:
     if INDICES.get(name) == place:
-        return rng.permutation(3)[: shape[0]].reshape(shape[0], *[1] * (len(shape) - 1)).astype(np.int32) if (
-            shape[0] <= 3
-        ) else np.zeros(shape, np.int32)
+        return (
+            rng.permutation(3)[: shape[0]]
+            .reshape(shape[0], *[1] * (len(shape) - 1))
+            .astype(np.int32)
+            if (shape[0] <= 3)
+            else np.zeros(shape, np.int32)
+        )
     if dtype is DType.BOOL:
         return rng.integers(0, 2, shape) > 0
     if dtype.is_float:
         return rng.uniform(0.1, 2, shape).astype(np.float32)
-    return rng.integers(10 if dtype in QUANTIZED else 1, 12 if dtype in QUANTIZED else 4, shape).astype(dtype.numpy)
+    return rng.integers(
+        10 if dtype in QUANTIZED else 1, 12 if dtype in QUANTIZED else 4, shape
+    ).astype(dtype.numpy)
 
 
-@pytest.mark.parametrize("name, operands, result", SIGNATURES, ids=lambda v: v if isinstance(v, str) else "")
+@pytest.mark.parametrize(
+    "name, operands, result", SIGNATURES, ids=lambda v: v if isinstance(v, str) else ""
+)
 def test_litert_runs_every_signature(name: str, operands: tuple[DType, ...], result: DType) -> None:
     form = dict(FORMS.get(name, {}))
     shapes = form.pop("shapes", [(3, 4)] * len(operands))
@@ -94,7 +102,9 @@ def test_litert_runs_every_signature(name: str, operands: tuple[DType, ...], res
             quant = Quant(0.04 * 0.01, 0) if i == 2 else Quant(0.01, 0)
         array = data(name, i, dtype, shape)
         if constant:
-            values.append(b.const(np.minimum(array, 7) if dtype is DType.INT4 else array, dtype, quant))
+            values.append(
+                b.const(np.minimum(array, 7) if dtype is DType.INT4 else array, dtype, quant)
+            )
             continue
         values.append(b.input(TensorType(dtype, shape, quant), f"x{i}"))
         feeds.append(array)
@@ -117,12 +127,16 @@ def test_every_operator_has_a_version_and_runtime() -> None:
 
 
 def test_lowest_versions() -> None:
-    f, i8, i16 = (TensorType(d, (1, 2, 3, 4), quant_of(d)) for d in (DType.FP32, DType.INT8, DType.INT16))
+    f, i8, i16 = (
+        TensorType(d, (1, 2, 3, 4), quant_of(d)) for d in (DType.FP32, DType.INT8, DType.INT16)
+    )
     adds = {"activation": "NONE"}
     assert [lowest_version("ADD", (t, t), adds, (t,)) for t in (f, i8, i16)] == [1, 2, 3]
     fc = {"keep_num_dims": False, "activation": "NONE"}
     assert lowest_version("FULLY_CONNECTED", (i8, i8, i8), fc, (i8,)) == 4
-    assert lowest_version("FULLY_CONNECTED", (i8, i8, i8), {**fc, "keep_num_dims": True}, (i8,)) == 5
+    assert (
+        lowest_version("FULLY_CONNECTED", (i8, i8, i8), {**fc, "keep_num_dims": True}, (i8,)) == 5
+    )
     assert lowest_version("FULLY_CONNECTED", (i8, i8), fc, (i8,)) == 6
     five = TensorType(DType.INT8, (1, 2, 3, 4, 5), quant_of(DType.INT8))
     assert lowest_version("TRANSPOSE", (five,), {"perms": (0, 2, 1, 3, 4)}, (five,)) == 4
@@ -159,7 +173,10 @@ def test_rules_of_parameters() -> None:
     with pytest.raises(InvalidOp, match="not quantized"):
         b.ADD(x, x)
     with pytest.raises(InvalidOp, match="zero point"):
-        b.ADD(*[value(DType.INT16, quant=Quant(0.1, 5, None, -(2**15), 2**15 - 1))] * 2, quant=quant_of(DType.INT16))
+        b.ADD(
+            *[value(DType.INT16, quant=Quant(0.1, 5, None, -(2**15), 2**15 - 1))] * 2,
+            quant=quant_of(DType.INT16),
+        )
     w = b.const(np.ones((6, 4), np.int8), quant=Quant(0.01, 1))
     with pytest.raises(InvalidOp, match="symmetrically"):
         b.FULLY_CONNECTED(x, w, quant=Quant(0.1, 0))
@@ -196,4 +213,7 @@ def test_limits_name_the_reason() -> None:
     ints = TfliteOpBuilder(TfliteLimits("small", floats=False))
     with pytest.raises(Unsupported, match="small takes no operators on floats"):
         ints.SIN(value(DType.FP32))
-    assert ints.QUANTIZE(value(DType.FP32), dtype=DType.INT8, quant=Quant(0.1, 0)).type.dtype is DType.INT8
+    assert (
+        ints.QUANTIZE(value(DType.FP32), dtype=DType.INT8, quant=Quant(0.1, 0)).type.dtype
+        is DType.INT8
+    )

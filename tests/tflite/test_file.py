@@ -40,7 +40,12 @@ def test_contents() -> None:
     assert main.inputs == (0,) and main.outputs[0] == main.outputs[1]
     x, w, _, y = (main.tensors[i] for i in (*main.operators[0].inputs, main.outputs[0]))
     assert (x.name, y.name, w.name) == ("image", "features", "conv.weight")
-    assert (x.dtype, x.shape, x.scale, x.zero_point) == ("INT8", (1, 6, 6, 4), (np.float32(0.05),), (3,))
+    assert (x.dtype, x.shape, x.scale, x.zero_point) == (
+        "INT8",
+        (1, 6, 6, 4),
+        (np.float32(0.05),),
+        (3,),
+    )
     assert w.axis == 0 and len(w.scale) == 6 and set(w.zero_point) == {0}
     assert file.signatures == {"serving_default": (("image",), ("features", "features_1"))}
     assert file.metadata["min_runtime_version"] == b"1.14.0".ljust(16, b"\0")
@@ -78,7 +83,10 @@ def test_constants_are_written_once() -> None:
     again = b.const(data.reshape(1, 64, 64))  # the same bytes under another shape
     y = b.FULLY_CONNECTED(x, w)
     z = b.ADD(b.reshape(y, (1, 2, 64)), b.slice(again, (0, 0, 0), (1, 2, 64)))
-    wide = b.ADD(b.BROADCAST_TO(b.reshape(z, (1, 2, 1, 64)), shape=(1, 2, 64, 64)), b.reshape(again, (1, 1, 64, 64)))
+    wide = b.ADD(
+        b.BROADCAST_TO(b.reshape(z, (1, 2, 1, 64)), shape=(1, 2, 64, 64)),
+        b.reshape(again, (1, 1, 64, 64)),
+    )
     graph = b.finish([wide])
     size = len(serialize(graph))
     assert size < 64 * 64 * 4 + 2 * 64 * 4 + 6000

@@ -19,7 +19,9 @@ def test_linear(shape: tuple[int, ...], bits: int, axis: int | None) -> None:
     x = rng.normal(0, 1, shape).astype(np.float32)
     w, bias = rng.normal(0, 0.4, (6, 8)).astype(np.float32), rng.normal(0, 1, 6).astype(np.float32)
     if not bits:
-        check_tflite("aten.linear", (given(x), constant(w), constant(bias)), torch.nn.functional.linear)
+        check_tflite(
+            "aten.linear", (given(x), constant(w), constant(bias)), torch.nn.functional.linear
+        )
         return
     out = torch.nn.functional.linear(*map(torch.from_numpy, (x, w, bias))).numpy()
     graph = check_tflite(
@@ -52,7 +54,10 @@ def test_matmul_of_mixed_widths() -> None:
 
 @pytest.mark.parametrize("widths", [(8, 16), (16, 8)])
 def test_linear_of_mixed_widths(widths: tuple[int, int]) -> None:
-    x, w = rng.normal(0, 1, (3, 8)).astype(np.float32), rng.normal(0, 0.4, (6, 8)).astype(np.float32)
+    x, w = (
+        rng.normal(0, 1, (3, 8)).astype(np.float32),
+        rng.normal(0, 0.4, (6, 8)).astype(np.float32),
+    )
     args = (given(x, quant_for(x, widths[0])), constant(w, weight_quant(w)), None)
     check_tflite("aten.linear", args, torch.nn.functional.linear,
                  out_quant=quant_for(x @ w.T, widths[1]), steps=1 if widths[1] == 8 else 3)  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812 - PyTorch's own name
+import torch.nn.functional as F
 
 from tests.lowering.harness import constant, given, quant_for
 from tests.tflite.harness import check_tflite, names, refuses_tflite
@@ -19,7 +19,9 @@ def normal(*shape: int) -> np.ndarray:
     return rng.normal(0, 1, shape).astype(np.float32)
 
 
-def moved(kind: str, x: np.ndarray, args: Any, function: Any, steps: float = 0, **options: Any) -> None:
+def moved(
+    kind: str, x: np.ndarray, args: Any, function: Any, steps: float = 0, **options: Any
+) -> None:
     """Float, int8, int16, int32 and bool where they apply; quantized ones keep their parameters."""
     check_tflite(kind, (given(x), *args), function, **options)
     for bits in (8, 16):
@@ -57,7 +59,7 @@ def test_cat() -> None:
 
 
 def pad(x: Any, pads: Any, mode: str, value: float) -> Any:
-    pairs = list(zip(pads[::2], pads[1::2]))
+    pairs = list(zip(pads[::2], pads[1::2], strict=True))
     flat = [n for pair in reversed(pairs) for n in pair]
     if mode != "constant":
         while len(flat) > 4 and flat[-2:] == [0, 0]:
@@ -73,7 +75,12 @@ def test_pad(mode: str) -> None:
     moved("aten.pad", x, (pads, mode, 0.0), pad)
     if mode == "constant":
         moved("aten.pad", x, (pads, mode, 1.0), pad, steps=1)
-        moved("aten.pad", normal(1, 2, 1, 2, 3, 4), ((0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2), mode, 0.0), pad)
+        moved(
+            "aten.pad",
+            normal(1, 2, 1, 2, 3, 4),
+            ((0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 2), mode, 0.0),
+            pad,
+        )
 
 
 def test_pixel_shuffle() -> None:
@@ -96,12 +103,24 @@ def test_nearest(factor: float, exact: bool) -> None:
 @pytest.mark.parametrize("corners", [False, True])
 def test_bilinear(out: tuple[int, int], corners: bool) -> None:
     function = torch._C._nn.upsample_bilinear2d
-    moved("aten.upsample_bilinear2d", normal(1, 2, 6, 8), (out, corners, None, None), function, steps=1)
+    moved(
+        "aten.upsample_bilinear2d",
+        normal(1, 2, 6, 8),
+        (out, corners, None, None),
+        function,
+        steps=1,
+    )
 
 
 def test_resize_by_matrices() -> None:
     x = normal(1, 2, 6, 8)
-    moved("aten.upsample_bilinear2d", x, ((10, 13), False, 1.7, 1.7), torch._C._nn.upsample_bilinear2d, steps=1)
+    moved(
+        "aten.upsample_bilinear2d",
+        x,
+        ((10, 13), False, 1.7, 1.7),
+        torch._C._nn.upsample_bilinear2d,
+        steps=1,
+    )
     moved("aten.upsample_nearest2d", x, ((10, 13), 1.7, 1.7), torch._C._nn.upsample_nearest2d)
     for corners in (False, True):
         check_tflite("aten.upsample_bicubic2d", (given(x), (12, 15), corners, None, None),
@@ -113,9 +132,17 @@ def test_resize_by_matrices() -> None:
 
 def test_embedding() -> None:
     w, i = normal(10, 4), rng.integers(0, 10, (2, 3))
-    check_tflite("aten.embedding", (constant(w), given(i)), F.embedding.__wrapped__ if hasattr(F.embedding, "__wrapped__") else lambda a, b: F.embedding(b, a))
+    check_tflite(
+        "aten.embedding",
+        (constant(w), given(i)),
+        F.embedding.__wrapped__
+        if hasattr(F.embedding, "__wrapped__")
+        else lambda a, b: F.embedding(b, a),
+    )
     q = quant_for(w)
-    check_tflite("aten.embedding", (constant(w, q), given(i)), lambda a, b: F.embedding(b, a), out_quant=q)
+    check_tflite(
+        "aten.embedding", (constant(w, q), given(i)), lambda a, b: F.embedding(b, a), out_quant=q
+    )
 
 
 def test_indexing() -> None:
@@ -130,6 +157,7 @@ def test_indexing() -> None:
         (given(i),), (None, given(i)), (given(i), None, given(i)), (None, given(i), constant(i)),
         (given(i[:, None]), given(i)),
     ):  # fmt: skip
+
         def index(t: Any, k: Any) -> Any:
             return t[tuple(slice(None) if v is None else v for v in k)]
 
@@ -140,7 +168,9 @@ def test_topk_and_sort() -> None:
     x = normal(3, 8)
     check_tflite("aten.topk", (given(x), 3, 1, True, True), torch.topk)
     check_tflite("aten.topk", (given(x), 2, 0, False, True), torch.topk)
-    check_tflite("aten.sort", (given(x), 1, False), lambda t, d, r: torch.sort(t, dim=d, descending=r))
+    check_tflite(
+        "aten.sort", (given(x), 1, False), lambda t, d, r: torch.sort(t, dim=d, descending=r)
+    )
     q = quant_for(x, 8)
     codes = (np.arange(24).reshape(3, 8) * 7 % 24 - 12).astype(np.float32) * np.float32(q.s)
     check_tflite("aten.topk", (given(codes, q), 3, 1, True, True), torch.topk, out_quant=[q, None])
@@ -156,8 +186,12 @@ def test_index_put_and_scatter() -> None:
     check_tflite("aten.index_put", (given(x), (constant(i),), given(v), False), put)
     check_tflite("aten.index_put", (given(x), (given(i),), given(v), True), put)
     q = quant_for(np.concatenate([x, v]))
-    check_tflite("aten.index_put", (given(x, q), (constant(i),), given(v, q), False), put, out_quant=q)
-    refuses_tflite("aten.index_put", (given(x), (given(i),), given(v), False), put, "computed or repeated")
+    check_tflite(
+        "aten.index_put", (given(x, q), (constant(i),), given(v, q), False), put, out_quant=q
+    )
+    refuses_tflite(
+        "aten.index_put", (given(x), (given(i),), given(v), False), put, "computed or repeated"
+    )
     places = rng.integers(0, 5, (2, 4))
     check_tflite("aten.scatter_add", (given(x), 0, given(places), given(v)), torch.scatter_add)
 
@@ -165,7 +199,9 @@ def test_index_put_and_scatter() -> None:
 def test_identity_keeps_the_value() -> None:
     x = normal(3, 4)
     q = quant_for(x)
-    graph = check_tflite("aten.repeat", (given(x, q), (1, 1)), lambda t, r: t.repeat(r), out_quant=q)
+    graph = check_tflite(
+        "aten.repeat", (given(x, q), (1, 1)), lambda t, r: t.repeat(r), out_quant=q
+    )
     assert names(graph) == []
 
 

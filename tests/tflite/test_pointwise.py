@@ -25,7 +25,12 @@ BINARY: dict[str, Callable[..., Any]] = {
     "aten.add.Tensor": torch.add, "aten.sub.Tensor": torch.sub, "aten.mul.Tensor": torch.mul,
     "aten.maximum": torch.maximum, "aten.minimum": torch.minimum,
 }  # fmt: skip
-SHAPES = [((2, 3, 4, 5), (2, 3, 4, 5)), ((2, 3, 4, 5), (3, 1, 1)), ((2, 1, 4), (1, 3, 1)), ((3, 4), ())]
+SHAPES = [
+    ((2, 3, 4, 5), (2, 3, 4, 5)),
+    ((2, 3, 4, 5), (3, 1, 1)),
+    ((2, 1, 4), (1, 3, 1)),
+    ((3, 4), ()),
+]
 
 
 @pytest.mark.parametrize("kind", BINARY)
@@ -49,7 +54,9 @@ def test_alpha(alpha: float) -> None:
     out = x + alpha * y
     check_tflite("aten.add.Tensor", (given(x), given(y)), torch.add, kwargs={"alpha": alpha})
     args = (given(x, quant_for(x)), given(y, quant_for(y)))
-    check_tflite("aten.add.Tensor", args, torch.add, kwargs={"alpha": alpha}, out_quant=quant_for(out))
+    check_tflite(
+        "aten.add.Tensor", args, torch.add, kwargs={"alpha": alpha}, out_quant=quant_for(out)
+    )
 
 
 def test_constants_and_mixed_widths() -> None:
@@ -76,7 +83,9 @@ def test_integers() -> None:
     check_tflite("aten.fmod.Tensor", (given(x), given(y)), torch.fmod)
     check_tflite("aten.bitwise_xor.Tensor", (given(x), given(y)), torch.bitwise_xor)
     check_tflite("aten.bitwise_not", (given(x),), torch.bitwise_not)
-    check_tflite("aten.bitwise_right_shift.Tensor", (given(x), given(y % 4)), torch.bitwise_right_shift)
+    check_tflite(
+        "aten.bitwise_right_shift.Tensor", (given(x), given(y % 4)), torch.bitwise_right_shift
+    )
 
 
 @pytest.mark.parametrize("mode", [None, "floor", "trunc"])
@@ -91,7 +100,9 @@ def test_quantized_division() -> None:
     args = (given(x, quant_for(x)), given(y, quant_for(y)))
     check_tflite("aten.div.Tensor", args, torch.div, kwargs=kwargs, out_quant=quant_for(x / y))
     args = (given(x, quant_for(x)), constant(np.float32(3)))
-    graph = check_tflite("aten.div.Tensor", args, torch.div, kwargs=kwargs, out_quant=quant_for(x / 3))
+    graph = check_tflite(
+        "aten.div.Tensor", args, torch.div, kwargs=kwargs, out_quant=quant_for(x / 3)
+    )
     assert names(graph) == ["MUL"]
     args = (given(x, quant_for(x)), constant(y))
     check_tflite("aten.div.Tensor", args, torch.div, kwargs=kwargs, out_quant=quant_for(x / y))
@@ -132,7 +143,9 @@ def test_where(bits: int) -> None:
         return
     q = quant_for(np.concatenate([x.ravel(), y]), bits)
     check_tflite("aten.where", (given(c), given(x, q), given(y, q)), torch.where, out_quant=q)
-    check_tflite("aten.where", (given(c), given(x, q), constant(np.float32(-1))), torch.where, out_quant=q)
+    check_tflite(
+        "aten.where", (given(c), given(x, q), constant(np.float32(-1))), torch.where, out_quant=q
+    )
 
 
 #: function -> range of operands, further arguments
@@ -171,7 +184,11 @@ def test_unary_quantized(name: str, bits: int) -> None:
     x = np.linspace(low, high, 2000).astype(np.float32).reshape(20, 100)
     q = quant_for(np.array([low, high]), bits)
     x = q.dequantize(q.quantize(x))
-    x = np.clip(x, *[v for v in (low, high)]) if low > 0 or name in ("asin", "acos", "atanh", "erfinv", "log1p") else x
+    x = (
+        np.clip(x, *list((low, high)))
+        if low > 0 or name in ("asin", "acos", "atanh", "erfinv", "log1p")
+        else x
+    )
     x = np.where(q.quantize(x) == q.zp, x if low <= 0 else high, x)
     want = _call(name)(torch.from_numpy(x), *args).numpy()
     out = quant_for(want, bits)
@@ -182,7 +199,9 @@ def test_unary_quantized(name: str, bits: int) -> None:
 def test_fixed_ranges_take_one_operator() -> None:
     x = np.linspace(-6, 6, 200).astype(np.float32)
     q = quant_for(x)
-    graph = check_tflite("aten.sigmoid", (given(x, q),), torch.sigmoid, out_quant=Quant(1 / 256, -128))
+    graph = check_tflite(
+        "aten.sigmoid", (given(x, q),), torch.sigmoid, out_quant=Quant(1 / 256, -128)
+    )
     assert names(graph) == ["LOGISTIC"]
     graph = check_tflite("aten.tanh", (given(x, q),), torch.tanh, out_quant=Quant(1 / 128, 0))
     assert names(graph) == ["TANH"]
@@ -211,7 +230,9 @@ def test_gelu_of_tanh() -> None:
                  out_quant=quant_for(want))  # fmt: skip
 
 
-@pytest.mark.parametrize("bounds", [(0, None), (0, 6), (-1, 1), (0, 1), (-0.5, 2), (None, 1.5), (0.5, None)])
+@pytest.mark.parametrize(
+    "bounds", [(0, None), (0, 6), (-1, 1), (0, 1), (-0.5, 2), (None, 1.5), (0.5, None)]
+)
 @pytest.mark.parametrize("bits", [0, 8, 16])
 def test_clamp(bounds: Any, bits: int) -> None:
     x = np.linspace(-4, 8, 300).astype(np.float32)
@@ -245,8 +266,12 @@ def test_casts() -> None:
     ints = np.array([-3, 0, 7], np.int64)
     check_tflite("aten.to", (given(ints), DType.FP32), lambda t, d: t.to(torch.float32))
     q = quant_for(np.array([-4.0, 8.0]))
-    check_tflite("aten.to", (given(ints), DType.FP32), lambda t, d: t.to(torch.float64), out_quant=q)
-    check_tflite("aten.to", (given(ints > 0), DType.FP32), lambda t, d: t.to(torch.float64), out_quant=q)
+    check_tflite(
+        "aten.to", (given(ints), DType.FP32), lambda t, d: t.to(torch.float64), out_quant=q
+    )
+    check_tflite(
+        "aten.to", (given(ints > 0), DType.FP32), lambda t, d: t.to(torch.float64), out_quant=q
+    )
     check_tflite("quantized_decomposed.quantize_per_tensor", (given(x),), lambda t: t, out_quant=q)
     check_tflite("quantized_decomposed.dequantize_per_tensor", (given(x, q),), lambda t: t.float())
     check_tflite("quantized_decomposed.requantize", (given(x, q),), lambda t: t,
@@ -276,4 +301,6 @@ def test_sums_of_very_different_scales(bits: int) -> None:
     x, y = normal(3, 4, scale=1e-6 if bits == 8 else 1e-4), np.zeros((3, 4), np.float32)
     one = Quant(1.0, 0, None, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     args = (given(x, quant_for(x, bits)), given(y, one))
-    check_tflite("aten.add.Tensor", args, torch.add, kwargs={"alpha": 1}, out_quant=quant_for(x, bits))
+    check_tflite(
+        "aten.add.Tensor", args, torch.add, kwargs={"alpha": 1}, out_quant=quant_for(x, bits)
+    )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812 - PyTorch's own name
+import torch.nn.functional as F
 
 from npuc.dialects.tflite import TfliteLimits
 from npuc.ir import DType, Quant
@@ -29,7 +29,9 @@ def both(kind: str, x: np.ndarray, args: Any, function: Any, shared: bool = Fals
             check_tflite(kind, (given(x), *args), function, **options)
             continue
         q = quant_for(x, width)
-        want = function(torch.from_numpy(q.dequantize(q.quantize(x))), *args, **options.get("kwargs", {}))
+        want = function(
+            torch.from_numpy(q.dequantize(q.quantize(x))), *args, **options.get("kwargs", {})
+        )
         out = q if shared else quant_for(want.numpy(), width)
         check_tflite(kind, (given(x, q), *args), function, out_quant=out,
                      steps=steps if width == 8 else max(30, steps), **options)  # fmt: skip
@@ -106,7 +108,9 @@ def test_arg_and_cumulative() -> None:
     ints = rng.integers(-3, 4, (3, 5))
     check_tflite("aten.cumsum", (given(ints), 1), torch.cumsum)
     check_tflite("aten.cumprod", (given(x), 2), torch.cumprod)
-    check_tflite("aten.prod.dim_int", (given(x), (2,), False), lambda t, d, k: torch.prod(t, d[0], k))
+    check_tflite(
+        "aten.prod.dim_int", (given(x), (2,), False), lambda t, d, k: torch.prod(t, d[0], k)
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 3])
@@ -115,7 +119,9 @@ def test_softmax(dim: int) -> None:
     both("aten.softmax", x, (dim,), torch.softmax)
     both("aten.log_softmax", x, (dim,), torch.log_softmax)
     q = quant_for(x)
-    graph = check_tflite("aten.softmax", (given(x, q), 3), torch.softmax, out_quant=Quant(1 / 256, -128))
+    graph = check_tflite(
+        "aten.softmax", (given(x, q), 3), torch.softmax, out_quant=Quant(1 / 256, -128)
+    )
     assert names(graph) == ["SOFTMAX"]
 
 
@@ -143,7 +149,10 @@ def test_layer_norm(shape: tuple[int, ...]) -> None:
         for bits in (0, 8, 16):
             q = quant_for(x, bits) if bits else None
             plain = [a.array if hasattr(a, "array") else a for a in args]
-            want = layer_norm(torch.from_numpy(x), *[torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in plain])
+            want = layer_norm(
+                torch.from_numpy(x),
+                *[torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in plain],
+            )
             out = quant_for(want.numpy(), bits) if bits else None
             check_tflite("aten.layer_norm", (given(x, q), *args), layer_norm, out_quant=out,
                          steps=1 if bits == 8 else 90)  # fmt: skip
@@ -158,8 +167,12 @@ def test_group_and_rms_norm() -> None:
 
     args = (3, constant(w), constant(bias), 1e-5)
     check_tflite("aten.group_norm", (given(x), *args), group_norm)
-    want = group_norm(torch.from_numpy(x), 3, torch.from_numpy(w), torch.from_numpy(bias), 1e-5).numpy()
-    check_tflite("aten.group_norm", (given(x, quant_for(x)), *args), group_norm, out_quant=quant_for(want))
+    want = group_norm(
+        torch.from_numpy(x), 3, torch.from_numpy(w), torch.from_numpy(bias), 1e-5
+    ).numpy()
+    check_tflite(
+        "aten.group_norm", (given(x, quant_for(x)), *args), group_norm, out_quant=quant_for(want)
+    )
     y = normal(3, 4, 32)
     scale = rng.uniform(0.5, 1.5, 32).astype(np.float32)
 
@@ -169,7 +182,9 @@ def test_group_and_rms_norm() -> None:
     args = ((32,), constant(scale), 1e-5)
     check_tflite("aten.rms_norm", (given(y), *args), rms_norm)
     want = rms_norm(torch.from_numpy(y), (32,), torch.from_numpy(scale), 1e-5).numpy()
-    check_tflite("aten.rms_norm", (given(y, quant_for(y)), *args), rms_norm, out_quant=quant_for(want))
+    check_tflite(
+        "aten.rms_norm", (given(y, quant_for(y)), *args), rms_norm, out_quant=quant_for(want)
+    )
 
 
 def test_batch_norm() -> None:
@@ -192,7 +207,9 @@ def test_batch_norm() -> None:
 
 def test_dtype_of_sums() -> None:
     flags = rng.integers(0, 2, (3, 7)) > 0
-    check_tflite("aten.sum.dim_IntList", (given(flags), (1,), False), torch.sum, out_dtype=DType.INT64)
+    check_tflite(
+        "aten.sum.dim_IntList", (given(flags), (1,), False), torch.sum, out_dtype=DType.INT64
+    )
 
 
 def test_norm_without_tables() -> None:

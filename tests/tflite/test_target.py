@@ -60,7 +60,13 @@ def net() -> nn.Module:
     return Net().eval()
 
 
-def build(model: nn.Module, inputs: Any, target: Any = "tflite", quantization: Any = "int8", **options: Any) -> Any:
+def build(
+    model: nn.Module,
+    inputs: Any,
+    target: Any = "tflite",
+    quantization: Any = "int8",
+    **options: Any,
+) -> Any:
     calibration = [inputs] if quantization else None
     return npuc.compile(model, inputs, target=target, quantization=quantization,
                         calibration=calibration, progress=False, **options)  # fmt: skip
@@ -153,7 +159,10 @@ def test_saved_files(net: nn.Module, tmp_path: Path) -> None:
         source.write_text('#include "my-net.h"\nint shape[] = MY_NET_INPUT_0_SHAPE;\n'
                           "MY_NET_INPUT_0_TYPE buffer[MY_NET_INPUT_0_SIZE];\n"
                           "float scale = MY_NET_INPUT_0_SCALE;\n")  # fmt: skip
-        subprocess.run([compiler, "-Wall", "-Werror", "-c", str(source), "-o", str(tmp_path / "use.o")], check=True)
+        subprocess.run(
+            [compiler, "-Wall", "-Werror", "-c", str(source), "-o", str(tmp_path / "use.o")],
+            check=True,
+        )
 
 
 @pytest.mark.parametrize("chip", ["ethos-u55-128", "ethos-u85-256"])
@@ -177,7 +186,9 @@ def inspect_file_bytes(data: bytes) -> dict[str, int]:
 
 def test_vela_says_what_stays_on_the_cpu() -> None:
     model = Mixed().eval()
-    c = build(model, (torch.randint(0, 11, (2, 6)),), npuc.Target.named("ethos-u55-128", route="tflite"))
+    c = build(
+        model, (torch.randint(0, 11, (2, 6)),), npuc.Target.named("ethos-u55-128", route="tflite")
+    )
     assert any(text.startswith("GATHER: ") for text in c.performance["cpu_operators"])
 
 
@@ -190,5 +201,5 @@ def test_wrong_executor(net: nn.Module) -> None:
 def test_a_symbolic_dimension_is_refused(net: nn.Module) -> None:
     dynamic = ({0: torch.export.Dim("n", min=1, max=8)},)
     inputs = (torch.randn(2, 3, 12, 12),)
-    with pytest.raises(npuc.NpucError, match="only at run time|symbolic"):
+    with pytest.raises(npuc.NpucError, match="only at run time"):
         npuc.compile(net, inputs, target="tflite", dynamic_shapes=dynamic, progress=False)

@@ -73,7 +73,7 @@ def _set_inputs(interpreter: Any, inputs: Sequence[np.ndarray]) -> None:
     details = interpreter.get_input_details()
     if len(details) != len(inputs):
         raise BadInput(f"{len(inputs)} inputs given, the file takes {len(details)}")
-    for detail, array in zip(details, inputs):
+    for detail, array in zip(details, inputs, strict=True):
         if tuple(detail["shape"]) != array.shape or detail["dtype"] != array.dtype:
             want = f"{np.dtype(detail['dtype']).name} {tuple(detail['shape'])}"
             raise BadInput(

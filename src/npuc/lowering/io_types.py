@@ -27,7 +27,9 @@ def set_io_types(graph: Graph, io_type: str | None) -> Graph:
         given = builder.input(_retyped(value.type, IO_TYPES[io_type]), value.name)
         new[value] = _converted(builder, given, value.type)
     sweep_ops(graph, lambda b, op, operands: None, builder, new)
-    outputs = [_converted(builder, new[v], _retyped(v.type, IO_TYPES[io_type])) for v in graph.outputs]
+    outputs = [
+        _converted(builder, new[v], _retyped(v.type, IO_TYPES[io_type])) for v in graph.outputs
+    ]
     origins = {n: (new[v], p) for n, (v, p) in graph.origins.items() if v in new}
     return builder.finish(outputs, graph.name, origins)
 

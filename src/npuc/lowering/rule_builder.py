@@ -53,7 +53,7 @@ class RuleBuilder(Builder):
         return type.with_(dtype=CARRIED_BY.get(type.dtype, type.dtype))
 
     def carried_data(self, array: np.ndarray, type: TensorType) -> np.ndarray:
-        """The stored values of a constant of the model's `type`, before their element type changes."""
+        """The stored values of a constant of the model's `type`, before it changes."""
         return array
 
     def admit(self, types: Sequence[TensorType]) -> None:

@@ -1,4 +1,4 @@
-"""The builder that lowering rules emit TFLite with: one method per operator, within the target's limits."""
+"""The builder that rules emit TFLite with: one method per operator, within the target's limits."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
     # -- constants --------------------------------------------------------------------------
 
     def real_const(self, real: Any, dtype: DType, quant: Quant | None = None) -> Value:
-        """A constant of real values: quantized by `quant`, or to its own range where that is None."""
+        """A constant of real values: quantized by `quant`, or to its own range (None)."""
         real = np.asarray(real, np.float64)
         if dtype.is_float:
             return self.const(real.astype(dtype.numpy), dtype)
@@ -115,7 +115,9 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
         if x.type.quant is not None:
             self.require(not x.type.quant.per_channel, "a per-channel quantized operand")
             return x
-        self.require(x.is_const, f"a {x.type.dtype.name} operand of a quantized op is not quantized")
+        self.require(
+            x.is_const, f"a {x.type.dtype.name} operand of a quantized op is not quantized"
+        )
         return self.real_const(real_values(x), out.dtype)
 
     def widened(self, x: Value, quant: Quant | None = None) -> Value:
@@ -127,7 +129,9 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
 
     # -- functions of one tensor ------------------------------------------------------------
 
-    def lookup(self, x: Value, function: Function, out: TensorType, low: int | None = None) -> Value:
+    def lookup(
+        self, x: Value, function: Function, out: TensorType, low: int | None = None
+    ) -> Value:
         """`function` of 8-bit or 16-bit `x`, exactly: GATHER from a table of all codes from `low`
         (default: the smallest) on.
 

@@ -11,7 +11,9 @@ def drop_reduced_axes(graph: Graph, limits: TfliteLimits) -> Graph:
     """RESHAPE(MEAN(x, keep_dims=True)) -> MEAN(x, keep_dims=False), where nothing else reads it."""
     readers, outputs = graph.readers(), set(graph.outputs)
 
-    def rewrite(b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
+    def rewrite(
+        b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]
+    ) -> tuple[Value, ...] | None:
         if op.kind == "tflite.RESHAPE" and operands[0].type.shape == op.results[0].type.shape:
             return operands
         if op.kind.partition(".")[2] not in REDUCTIONS or not op.attrs["keep_dims"]:

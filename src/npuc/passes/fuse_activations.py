@@ -16,13 +16,15 @@ ACTIVATIONS = {"RELU": (0.0, math.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1
 def fuse_activations(graph: Graph, limits: TfliteLimits) -> Graph:
     """RELU(CONV_2D(x)) -> CONV_2D(x, activation=RELU), for every operator that has one.
 
-    The result takes the parameters of the activation's, so that the value in between is not rounded.
+    The result takes the parameters of the activation's: the value in between is not rounded.
     """
     uses = count_uses(graph)
     readers: dict[Value, int] = {}
 
-    def rewrite(b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        for old, new in zip(op.operands, operands):
+    def rewrite(
+        b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]
+    ) -> tuple[Value, ...] | None:
+        for old, new in zip(op.operands, operands, strict=True):
             readers[new] = uses[old]
         if op.kind.partition(".")[2] not in ACTIVATIONS or readers[operands[0]] != 1:
             return None

@@ -25,8 +25,10 @@ def merge_quantizes(graph: Graph, limits: TfliteLimits) -> Graph:
     uses = count_uses(graph)
     readers: dict[Value, int] = {}
 
-    def rewrite(b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        for old, new in zip(op.operands, operands):
+    def rewrite(
+        b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]
+    ) -> tuple[Value, ...] | None:
+        for old, new in zip(op.operands, operands, strict=True):
             readers[new] = uses[old]
         if not op.kind.startswith("tflite."):
             return None

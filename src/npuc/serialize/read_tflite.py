@@ -62,7 +62,7 @@ class TfliteFile:
 
 
 def read_tflite(data: bytes) -> TfliteFile:
-    """The parts of a TFLite file. Raises BadInput for bytes that are none, ToolMissing without LiteRT."""
+    """The parts of a TFLite file. Raises BadInput for other bytes, ToolMissing without LiteRT."""
     if bytes(data[4:8]) != b"TFL3":
         raise BadInput("not a TFLite file", why="the mark TFL3 is missing")
     schema = load_schema()

@@ -196,7 +196,7 @@ class _Writer:
         given = set(DEFINITIONS[op.name].tensors)
         for key, value in op.attrs.items():
             if key in PER_AXIS:
-                for name, number in zip(PER_AXIS[key][-len(value) :], value):
+                for name, number in zip(PER_AXIS[key][-len(value) :], value, strict=True):
                     setattr(made, name, number)
             elif key in ENUMS:
                 enum, name = ENUMS[key]
@@ -223,7 +223,9 @@ class _Writer:
 
     def _regions(self, op: Op, *names: str) -> list[int]:
         owner = op.results[0].name or op.name
-        return [self.subgraph(r, f"{owner}/{name}") for r, name in zip(op.regions, names)]
+        return [
+            self.subgraph(r, f"{owner}/{name}") for r, name in zip(op.regions, names, strict=True)
+        ]
 
     def _code(self, name: str, version: int) -> Any:
         code = getattr(self.schema.BuiltinOperator, name)
@@ -262,7 +264,7 @@ def _buffer_class(schema: Any) -> type:
         def size_in_file(self) -> int:
             return int(self.array.nbytes) + ALIGNMENT + 16
 
-        def Pack(self, builder: Any) -> int:  # noqa: N802 - the name in the object API
+        def Pack(self, builder: Any) -> int:
             size = self.array.nbytes
             builder.StartVector(1, size, ALIGNMENT)
             head = builder.head - size
@@ -315,7 +317,7 @@ def _unique_names(numbers: Mapping[Value, int]) -> dict[Value, str]:
 
 
 def _unused(name: str, taken: dict[str, int]) -> str:
-    """`name`, or with a number behind it where it is taken; `taken` counts the uses of each name."""
+    """`name`, with a number behind it where it is taken; `taken` counts uses of each name."""
     candidate = name
     while candidate in taken:
         candidate = f"{name}_{taken[name]}"

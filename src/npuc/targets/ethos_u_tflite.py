@@ -44,7 +44,10 @@ def _policy(family: str) -> Policy:
     """What makes Vela 5.2.0 stop instead of leaving an operator to the CPU."""
 
     def policy(
-        name: str, operands: Sequence[Value], attrs: Mapping[str, Any], results: Sequence[TensorType]
+        name: str,
+        operands: Sequence[Value],
+        attrs: Mapping[str, Any],
+        results: Sequence[TensorType],
     ) -> str | None:
         dtypes = {v.type.dtype for v in operands} | {t.dtype for t in results}
         if name in OTHER_FORMS:
@@ -94,6 +97,4 @@ def finish_ethos_u_tflite(graph: Graph, target: Target) -> Artifact:
         "system_config": result.system_config,
         "memory_mode": result.memory_mode,
     }
-    return Artifact(
-        result.model, ".vela.tflite", b"", {".tflite": data}, performance, result.ops
-    )
+    return Artifact(result.model, ".vela.tflite", b"", {".tflite": data}, performance, result.ops)

@@ -43,9 +43,7 @@ def tflite_target(name: str) -> Target:
     )  # fmt: skip
 
 
-def prepare_io(
-    graph: Graph, target: Target, allowed: Mapping[str, Any] | None = None
-) -> Graph:
+def prepare_io(graph: Graph, target: Target, allowed: Mapping[str, Any] | None = None) -> Graph:
     """The aten graph with inputs and outputs of the type that the option io_type says."""
     from npuc.lowering.io_types import set_io_types
     from npuc.targets.tosa import check_options

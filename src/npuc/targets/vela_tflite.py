@@ -1,4 +1,4 @@
-"""Compile a TFLite file for Ethos-U with Vela, in process: what runs on the NPU becomes one operator."""
+"""Compile a TFLite file for Ethos-U with Vela, in process: NPU parts become one operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Any
 
 from npuc.errors import NpucError
 from npuc.execute.capture_output import capture_output
-from npuc.targets.vela import arena_limit, architecture_text, find_accelerator, load_regor, read_system
+from npuc.targets.vela import (
+    architecture_text,
+    arena_limit,
+    find_accelerator,
+    load_regor,
+    read_system,
+)
 from npuc.targets.vela_options import parse_options
 from npuc.targets.vela_report import OpCost, overhead_cycles, read_op_costs, read_performance
 
@@ -63,7 +69,8 @@ def compile_vela_tflite(
     ops = read_op_costs(tables)
     return VelaTflite(
         bytes(made.model), read_performance(made.perf_report, system.core_clock), ops,
-        overhead_cycles(ops), _cpu_operators(printed.text), system.system_config, system.memory_mode,
+        overhead_cycles(ops), _cpu_operators(printed.text), system.system_config,
+        system.memory_mode,
     )  # fmt: skip
 
 

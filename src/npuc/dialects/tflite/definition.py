@@ -20,8 +20,8 @@ class Definition:
     """A builtin operator.
 
     inputs: names of its tensors in the order of the file. One that starts with '#' is an attribute
-    here and becomes a constant INT32 tensor in the file; one that ends with '?' may be missing, with
-    '*' stands for any number. attributes: name -> default (`...`: must be given).
+    here and becomes a constant INT32 tensor in the file; one that ends with '?' may be missing,
+    with '*' it stands for any number. attributes: name -> default (`...`: must be given).
     signatures: element types of the operands and of the first result.
     quant: how parameters relate, see `quantization.py`. max_rank: of the operands.
     """
@@ -112,8 +112,7 @@ _op("SQUARED_DIFFERENCE", "x y", "fbi", "*Options", "own")
 _op("POW", "x y", "fi", "*Options", "")
 _op("ATAN2", "x y", "f", "ATan2Options", "")
 _op("BITWISE_XOR RIGHT_SHIFT", "x y", "bhi", "*Options", "raw")
-_op("EQUAL NOT_EQUAL", "x y", "ff>o bb>o uu>o hh>o ii>o ll>o oo>o", "*Options",
-    "alike")
+_op("EQUAL NOT_EQUAL", "x y", "ff>o bb>o uu>o hh>o ii>o ll>o oo>o", "*Options", "alike")
 _op("LESS LESS_EQUAL GREATER GREATER_EQUAL", "x y", "ff>o bb>o uu>o hh>o ii>o ll>o", "*Options",
     "alike")  # fmt: skip
 _op("LOGICAL_AND LOGICAL_OR", "x y", "o", "*Options", "")

@@ -108,7 +108,9 @@ def _transpose_conv(shapes: Sequence[Sizes], attrs: Attrs) -> Sizes:
     result: Sizes = tuple(attrs["output_shape"])
     if c != i or result[0] != n or result[3] != o:
         raise InvalidOp(f"output {result} of input {shapes[1]} and filter {shapes[0]}")
-    for size, kernel, stride, wanted in zip((h, w), (kh, kw), attrs["stride"], result[1:3]):
+    for size, kernel, stride, wanted in zip(
+        (h, w), (kh, kw), attrs["stride"], result[1:3], strict=True
+    ):
         if window_size(wanted, kernel, stride, 1, attrs["padding"]) != size:
             raise InvalidOp(f"output size {wanted} does not come from {size} at stride {stride}")
     return result
@@ -190,7 +192,7 @@ def _pad(shapes: Sequence[Sizes], attrs: Attrs) -> Sizes:
     pads = attrs["paddings"]
     if len(pads) != 2 * len(shapes[0]) or min(pads, default=0) < 0:
         raise InvalidOp(f"padding {pads} does not fit shape {shapes[0]}")
-    return tuple(d + a + b for d, a, b in zip(shapes[0], pads[::2], pads[1::2]))
+    return tuple(d + a + b for d, a, b in zip(shapes[0], pads[::2], pads[1::2], strict=True))
 
 
 def _gather(shapes: Sequence[Sizes], attrs: Attrs) -> Sizes:

@@ -70,7 +70,7 @@ class TfliteOpBuilder(Builder):
     # -- data movement ----------------------------------------------------------------------
 
     def transpose(self, x: Value, perms: Sequence[int]) -> Value:
-        """TRANSPOSE; of a constant at once, as a view; as a RESHAPE where only axes of size 1 move."""
+        """TRANSPOSE; of a constant at once, as a view."""
         perms = tuple(int(p) for p in perms)
         if perms == tuple(range(x.type.rank)):
             return x
@@ -98,7 +98,7 @@ class TfliteOpBuilder(Builder):
         if size == x.type.shape:
             return x
         if x.is_const:
-            window = tuple(slice(s, s + n) for s, n in zip(start, size))
+            window = tuple(slice(s, s + n) for s, n in zip(start, size, strict=True))
             return self.const(x.array[window], x.type.dtype, x.type.quant)
         return self.SLICE(x, begin=start, size=size)  # type: ignore[no-any-return]
 

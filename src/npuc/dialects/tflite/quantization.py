@@ -107,6 +107,10 @@ def _check_weights(
     want = x.quant.s * weight.quant.scale
     if bias.quant is None or np.any(bias.quant.zero_point):
         raise InvalidOp(f"{definition.name}: the bias has no scale or a zero point")
-    have = np.broadcast_to(bias.quant.scale, want.shape) if bias.quant.scale.size == 1 else bias.quant.scale
+    have = (
+        np.broadcast_to(bias.quant.scale, want.shape)
+        if bias.quant.scale.size == 1
+        else bias.quant.scale
+    )
     if have.shape != want.shape or np.any(np.abs(have - want) > BIAS_TOLERANCE * want):
         raise InvalidOp(f"{definition.name}: the bias scale is not input scale times filter scale")

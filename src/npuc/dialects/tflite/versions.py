@@ -1,7 +1,7 @@
 """The lowest version of each operator that holds, and the runtime that first had it.
 
-Facts: LiteRT `tools/versioning/op_version.cc` and `runtime_version.cc`. A file that asks for no more
-than it needs loads in old runtimes and in TFLite Micro.
+Facts: LiteRT `tools/versioning/op_version.cc` and `runtime_version.cc`. A file that asks for no
+more than it needs loads in old runtimes and in TFLite Micro.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ F, B, U, H, I, L, O = (  # noqa: E741 - the letters of the signatures
     DType.FP32, DType.INT8, DType.UINT8, DType.INT16, DType.INT32, DType.INT64, DType.BOOL,
 )  # fmt: skip
 
+
+def _each(names: str, versions: dict[DType, int]) -> dict[str, dict[DType, int]]:
+    return dict.fromkeys(names.split(), versions)
+
+
 #: operator -> first operand's type -> version; others have version 1
 BY_TYPE: dict[str, dict[DType, int]] = {
-    **dict.fromkeys(("MAX_POOL_2D", "AVERAGE_POOL_2D", "TANH", "LOGISTIC"), {H: 3, B: 2}),
-    **dict.fromkeys(
-        ("SOFTMAX", "MEAN", "MIRROR_PAD", "REDUCE_MAX", "REDUCE_MIN", "RELU6", "RSQRT", "BATCH_MATMUL",
-         "CONCATENATION", "TOPK_V2"), {H: 3, B: 2},
-    ),
-    **dict.fromkeys(
-        ("SPACE_TO_DEPTH", "DEPTH_TO_SPACE", "SUM", "LOG_SOFTMAX", "GREATER", "LESS_EQUAL",
-         "SQUARED_DIFFERENCE", "NOT_EQUAL", "L2_NORMALIZATION"), {B: 2},
-    ),
-    **dict.fromkeys(("LESS", "GREATER_EQUAL"), {H: 3, B: 2}),
-    **dict.fromkeys(("EXP", "LOG", "REDUCE_PROD"), {B: 2, H: 2}),
-    **dict.fromkeys(("ARG_MAX", "ARG_MIN"), {O: 3, B: 2}),
+    **_each("MAX_POOL_2D AVERAGE_POOL_2D TANH LOGISTIC", {H: 3, B: 2}),
+    **_each("SOFTMAX MEAN MIRROR_PAD REDUCE_MAX REDUCE_MIN RELU6 RSQRT", {H: 3, B: 2}),
+    **_each("BATCH_MATMUL CONCATENATION TOPK_V2 LESS GREATER_EQUAL", {H: 3, B: 2}),
+    **_each("SPACE_TO_DEPTH DEPTH_TO_SPACE SUM LOG_SOFTMAX GREATER LESS_EQUAL", {B: 2}),
+    **_each("SQUARED_DIFFERENCE NOT_EQUAL L2_NORMALIZATION", {B: 2}),
+    **_each("EXP LOG REDUCE_PROD", {B: 2, H: 2}),
+    **_each("ARG_MAX ARG_MIN", {O: 3, B: 2}),
     "EQUAL": {H: 4, B: 2}, "ABS": {I: 5, H: 3, B: 2, U: 2}, "RELU": {H: 3, B: 2, U: 2},
     "GELU": {B: 2, U: 2}, "LEAKY_RELU": {H: 2}, "REVERSE_V2": {B: 3, O: 2}, "TILE": {B: 3},
     "BROADCAST_TO": dict.fromkeys((F, U, I, L, O), 2) | {B: 3, H: 3}, "SIGN": {I: 2},
@@ -138,38 +138,41 @@ RULES: dict[str, Callable[[Types, Attrs, Types], int]] = {
 #: operator -> runtime of version 1, 2, ...; "-" where the list of LiteRT has none
 RUNTIMES = {
     "AVERAGE_POOL_2D": "1.5.0 1.14.0 2.3.0", "BATCH_MATMUL": "2.3.0 2.3.0 2.4.0 2.5.0",
-    "BROADCAST_TO": "- 2.5.0 2.5.0", "CONV_2D": "1.5.0 1.14.0 1.14.0 2.3.0 2.4.0 2.9.0 2.11.0 2.15.0",
+    "BROADCAST_TO": "- 2.5.0 2.5.0",
+    "CONV_2D": "1.5.0 1.14.0 1.14.0 2.3.0 2.4.0 2.9.0 2.11.0 2.15.0",
     "DEPTHWISE_CONV_2D": "1.5.0 1.12.0 1.14.0 2.2.0 2.3.0 2.3.0 2.11.0",
     "ADD": "1.5.0 1.14.0 2.4.0 2.6.0 2.13.0", "SUB": "1.6.0 1.14.0 2.3.0 2.4.0 2.4.0",
     "DIV": "1.6.0 2.3.0", "CAST": "1.5.0 2.7.0 2.8.0 2.9.0 2.12.0 2.15.0 2.17.0",
     "CONCATENATION": "1.5.0 1.14.0 2.3.0 2.14.0", "DEPTH_TO_SPACE": "2.1.0 2.5.0",
-    "FULLY_CONNECTED": "1.5.0 1.10.0 1.14.0 1.14.0 2.0.0 2.1.0 2.3.0 2.3.0 2.3.0 2.11.0 2.15.0 2.17.0",
-    "GATHER": "1.6.0 1.14.0 1.15.0 2.4.0 2.5.0 2.13.0", "GATHER_ND": "1.14.0 2.3.0 2.5.0 2.13.0 2.16.0",
-    "L2_NORMALIZATION": "1.5.0 1.14.0", "MAX_POOL_2D": "1.5.0 1.14.0 2.3.0",
-    "MAXIMUM": "1.14.0 1.14.0 2.3.0 2.3.0", "MINIMUM": "1.14.0 1.14.0 2.3.0 2.3.0",
-    "MUL": "1.5.0 1.14.0 1.15.0 2.3.0 2.6.0 2.11.0 2.13.0", "PAD": "1.5.0 1.14.0 2.4.0 2.6.0",
-    "TILE": "1.10.1 2.2.0 2.8.0", "PADV2": "1.9.0 1.14.0 2.4.0 2.6.0", "RESHAPE": "1.5.0",
-    "SOFTMAX": "1.5.0 1.14.0 2.3.0", "SPACE_TO_DEPTH": "1.5.0 1.14.0",
-    "TRANSPOSE": "1.6.0 1.14.0 1.15.0 2.3.0 2.4.0 2.12.0", "MEAN": "1.6.0 1.14.0 2.4.0",
-    "SUM": "1.10.0 1.15.0", "REDUCE_MAX": "1.11.0 1.14.0 2.5.0", "REDUCE_MIN": "1.11.0 1.14.0 2.5.0",
-    "REDUCE_PROD": "1.11.0 2.6.0", "REDUCE_ANY": "1.11.0", "REDUCE_ALL": "2.6.0",
-    "RELU6": "1.5.0 1.14.0 2.5.0", "RESIZE_BILINEAR": "1.7.0 1.14.0 2.2.0 2.5.0",
+    "FULLY_CONNECTED": "1.5.0 1.10.0 1.14.0 1.14.0 2.0.0 2.1.0 2.3.0 2.3.0 2.3.0 2.11.0",
+    "GATHER": "1.6.0 1.14.0 1.15.0 2.4.0 2.5.0 2.13.0",
+    "GATHER_ND": "1.14.0 2.3.0 2.5.0 2.13.0 2.16.0", "L2_NORMALIZATION": "1.5.0 1.14.0",
+    "MAX_POOL_2D": "1.5.0 1.14.0 2.3.0", "MAXIMUM": "1.14.0 1.14.0 2.3.0 2.3.0",
+    "MINIMUM": "1.14.0 1.14.0 2.3.0 2.3.0", "MUL": "1.5.0 1.14.0 1.15.0 2.3.0 2.6.0 2.11.0 2.13.0",
+    "PAD": "1.5.0 1.14.0 2.4.0 2.6.0", "TILE": "1.10.1 2.2.0 2.8.0",
+    "PADV2": "1.9.0 1.14.0 2.4.0 2.6.0", "RESHAPE": "1.5.0", "SOFTMAX": "1.5.0 1.14.0 2.3.0",
+    "SPACE_TO_DEPTH": "1.5.0 1.14.0", "TRANSPOSE": "1.6.0 1.14.0 1.15.0 2.3.0 2.4.0 2.12.0",
+    "MEAN": "1.6.0 1.14.0 2.4.0", "SUM": "1.10.0 1.15.0", "REDUCE_MAX": "1.11.0 1.14.0 2.5.0",
+    "REDUCE_MIN": "1.11.0 1.14.0 2.5.0", "REDUCE_PROD": "1.11.0 2.6.0", "REDUCE_ANY": "1.11.0",
+    "REDUCE_ALL": "2.6.0", "RELU6": "1.5.0 1.14.0 2.5.0",
+    "RESIZE_BILINEAR": "1.7.0 1.14.0 2.2.0 2.5.0",
     "RESIZE_NEAREST_NEIGHBOR": "1.13.1 1.14.0 2.3.0 2.4.0",
     "STRIDED_SLICE": "1.6.0 1.14.0 2.1.0 2.2.0 2.5.0 2.6.0", "TOPK_V2": "1.7.0 1.14.0 2.13.0",
     "ARG_MAX": "1.9.0 1.14.0 2.9.0", "ARG_MIN": "1.9.0 1.14.0 2.9.0",
-    "TRANSPOSE_CONV": "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0", "SLICE": "1.14.0 1.14.0 1.14.0 2.4.0 2.5.0",
-    "TANH": "1.14.0 1.14.0 2.3.0", "LEAKY_RELU": "1.13.1 2.3.0", "LOGISTIC": "1.14.0 1.14.0 2.3.0",
-    "LOG_SOFTMAX": "1.14.0 1.14.0", "SQUARED_DIFFERENCE": "1.13.1 2.5.0",
-    "MIRROR_PAD": "1.13.1 2.3.0 2.12.0", "DEQUANTIZE": "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0",
-    "EQUAL": "1.14.0 1.14.0 2.3.0 2.13.0", "NOT_EQUAL": "1.14.0 1.14.0 2.3.0",
-    "GREATER": "1.14.0 1.14.0", "GREATER_EQUAL": "1.14.0 1.14.0 2.13.0", "LESS": "1.14.0 1.14.0 2.13.0",
-    "LESS_EQUAL": "1.14.0 1.14.0", "SCATTER_ND": "2.1.0", "SELECT_V2": "2.2.0 2.12.0", "IF": "1.15.0",
-    "FLOOR_DIV": "1.14.0 1.14.0 2.13.0", "FLOOR": "1.9.0", "CEIL": "1.14.0", "ELU": "1.14.0",
-    "QUANTIZE": "1.14.0 1.15.0 2.7.0", "ROUND": "1.14.0", "RELU": "1.5.0 2.1.0 2.5.0",
-    "RELU_N1_TO_1": "1.5.0", "RELU_0_TO_1": "2.10.0", "PRELU": "1.8.0", "EXP": "1.7.0 2.12.0",
-    "COS": "1.14.0", "NEG": "1.9.0", "POW": "1.10.0", "LOGICAL_OR": "1.11.0", "LOGICAL_AND": "1.11.0",
-    "LOGICAL_NOT": "1.11.0", "FLOOR_MOD": "1.13.0 2.13.0", "SIN": "1.9.0", "LOG": "1.14.0 2.15.0",
-    "SQRT": "1.10.0", "RSQRT": "1.10.0 2.5.0 2.15.0", "SQUARE": "1.12.0",
+    "TRANSPOSE_CONV": "1.9.0 2.2.0 2.3.0 2.13.0 2.15.0",
+    "SLICE": "1.14.0 1.14.0 1.14.0 2.4.0 2.5.0", "TANH": "1.14.0 1.14.0 2.3.0",
+    "LEAKY_RELU": "1.13.1 2.3.0", "LOGISTIC": "1.14.0 1.14.0 2.3.0", "LOG_SOFTMAX": "1.14.0 1.14.0",
+    "SQUARED_DIFFERENCE": "1.13.1 2.5.0", "MIRROR_PAD": "1.13.1 2.3.0 2.12.0",
+    "DEQUANTIZE": "1.13.1 1.14.0 1.15.0 2.2.0 2.7.0", "EQUAL": "1.14.0 1.14.0 2.3.0 2.13.0",
+    "NOT_EQUAL": "1.14.0 1.14.0 2.3.0", "GREATER": "1.14.0 1.14.0",
+    "GREATER_EQUAL": "1.14.0 1.14.0 2.13.0", "LESS": "1.14.0 1.14.0 2.13.0",
+    "LESS_EQUAL": "1.14.0 1.14.0", "SCATTER_ND": "2.1.0", "SELECT_V2": "2.2.0 2.12.0",
+    "IF": "1.15.0", "FLOOR_DIV": "1.14.0 1.14.0 2.13.0", "FLOOR": "1.9.0", "CEIL": "1.14.0",
+    "ELU": "1.14.0", "QUANTIZE": "1.14.0 1.15.0 2.7.0", "ROUND": "1.14.0",
+    "RELU": "1.5.0 2.1.0 2.5.0", "RELU_N1_TO_1": "1.5.0", "RELU_0_TO_1": "2.10.0", "PRELU": "1.8.0",
+    "EXP": "1.7.0 2.12.0", "COS": "1.14.0", "NEG": "1.9.0", "POW": "1.10.0", "LOGICAL_OR": "1.11.0",
+    "LOGICAL_AND": "1.11.0", "LOGICAL_NOT": "1.11.0", "FLOOR_MOD": "1.13.0 2.13.0", "SIN": "1.9.0",
+    "LOG": "1.14.0 2.15.0", "SQRT": "1.10.0", "RSQRT": "1.10.0 2.5.0 2.15.0", "SQUARE": "1.12.0",
     "ABS": "1.13.0 2.4.0 2.5.0 2.6.0 2.12.0", "HARD_SWISH": "1.15.0",
     "REVERSE_V2": "1.14.0 2.2.0 2.5.0", "WHILE": "1.15.0", "CUMSUM": "2.4.0", "CONV_3D": "2.5.0",
     "GELU": "2.9.0 2.9.0", "ATAN2": "2.10.0", "SIGN": "2.11.0 2.12.0", "BITWISE_XOR": "2.13.0",

@@ -186,7 +186,8 @@ def pow_tensor(b: TfliteBuilder, x: Value, y: Value) -> Value:
         base = number(x)
         b.require(
             base is not None and base > 0 and y.type.quant is not None,
-            "a quantized power of two tensors", "leave this op float",
+            "a quantized power of two tensors",
+            "leave this op float",
         )
         assert base is not None
         return b.lookup(b.match_rank(y, out.rank), lambda real: np.power(base, real), out)

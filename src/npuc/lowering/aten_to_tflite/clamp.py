@@ -17,7 +17,9 @@ ACTIVATIONS = {
 
 
 @lowers("aten.clamp", dialect="tflite")
-def clamp(b: TfliteBuilder, x: Value, low: Number | None = None, high: Number | None = None) -> Value:
+def clamp(
+    b: TfliteBuilder, x: Value, low: Number | None = None, high: Number | None = None
+) -> Value:
     """clamp, relu, relu6, hardtanh -> RELU, RELU6, RELU_0_TO_1, RELU_N1_TO_1, else MAXIMUM and
     MINIMUM; nothing where the range of the quantized result implies it."""
     if low is not None and high is not None:
@@ -57,7 +59,9 @@ def _quantized(
     x = b.requantize(x, out)
     if first > result.qmin:
         x = b.MAXIMUM(x, b.scalar(first, out.dtype, x.type.rank, result))
-    return x if last >= result.qmax else b.MINIMUM(x, b.scalar(last, out.dtype, x.type.rank, result))
+    return (
+        x if last >= result.qmax else b.MINIMUM(x, b.scalar(last, out.dtype, x.type.rank, result))
+    )
 
 
 def _binds_not(quant: Quant, low: Number | None, high: Number | None) -> bool:
@@ -65,4 +69,3 @@ def _binds_not(quant: Quant, low: Number | None, high: Number | None) -> bool:
     smallest, largest = (quant.s * (code - quant.zp) for code in (quant.qmin, quant.qmax))
     half = quant.s / 2
     return (low is None or smallest >= low - half) and (high is None or largest <= high + half)
-

@@ -115,7 +115,7 @@ def shift_left(b: TfliteBuilder, x: Value, y: Value) -> Value:
 
 @lowers("aten.where", "aten.where.self", dialect="tflite")
 def where(b: TfliteBuilder, condition: Value, x: Value, y: Value) -> Value:
-    """where, masked_fill, tril ... -> SELECT_V2; quantized: both get the parameters of the result."""
+    """where, masked_fill, tril ... -> SELECT_V2; quantized: both get the result's parameters."""
     out = b.out[0]
     if out.quant is not None:
         x, y = (b.requantize(b.operand(v), out) for v in (x, y))

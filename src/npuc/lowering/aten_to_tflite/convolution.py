@@ -19,7 +19,7 @@ def convolution(
     padding: Sequence[int], dilation: Sequence[int], transposed: bool,
     output_padding: Sequence[int], groups: int,
 ) -> Value:  # fmt: skip
-    """convolution -> CONV_2D, DEPTHWISE_CONV_2D, CONV_3D or TRANSPOSE_CONV; 1-D ones of height 1."""
+    """convolution -> CONV_2D, DEPTHWISE_CONV_2D, CONV_3D, TRANSPOSE_CONV; 1-D ones of height 1."""
     rank = x.type.rank
     filter = transposed_filter(b, weight, groups) if transposed else weight
     x, result = one_width(b, x, b.out[0])
@@ -33,9 +33,7 @@ def convolution(
         weights = Weights(b.reshape(weights.filter, (o, 1, k, i)), weights.bias)
         out = out.with_(shape=(out.shape[0], 1, *out.shape[1:]))
         stride, padding, dilation = (1, *stride), (0, 0, *padding), (1, *dilation)
-    conv = Convolution(
-        x, weights, tuple(stride), tuple(padding), tuple(dilation), groups, out
-    )
+    conv = Convolution(x, weights, tuple(stride), tuple(padding), tuple(dilation), groups, out)
     if transposed:
         y = emit_transposed(b, conv)
     elif is_column(conv):
@@ -49,8 +47,11 @@ def convolution(
 
 def is_column(conv: Convolution) -> bool:
     """Whether a 2-D convolution runs along the height only, of an image of width 1."""
-    return len(conv.stride) == 2 and conv.x.type.shape[2] == 1 and conv.kernel[1] == 1 and (
-        conv.kernel[0] > 1 and conv.out.shape[2] == 1 and conv.pad[2:] == (0, 0)
+    return (
+        len(conv.stride) == 2
+        and conv.x.type.shape[2] == 1
+        and conv.kernel[1] == 1
+        and (conv.kernel[0] > 1 and conv.out.shape[2] == 1 and conv.pad[2:] == (0, 0))
     )
 
 

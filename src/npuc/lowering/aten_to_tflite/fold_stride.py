@@ -51,7 +51,11 @@ def _folded(b: TfliteBuilder, conv: Convolution, axis: int) -> Convolution:
     pad[2 * axis : 2 * axis + 2] = [0, 0]
     strides[axis] = 1
     return replace(
-        conv, x=x, weights=Weights(constant, conv.weights.bias), pad=tuple(pad), stride=tuple(strides)
+        conv,
+        x=x,
+        weights=Weights(constant, conv.weights.bias),
+        pad=tuple(pad),
+        stride=tuple(strides),
     )
 
 

@@ -11,7 +11,8 @@ from npuc.lowering.aten_to_tosa.formula import Condition, Number, Term
 if TYPE_CHECKING:
     from npuc.lowering.tflite_builder import TfliteBuilder
 
-#: erf(x) = 1 - P(t) exp(-x*x) with t = 1 / (1 + ERF_T x), x >= 0; 1.5e-7 (Abramowitz, Stegun 7.1.26)
+#: erf(x) = 1 - P(t) exp(-x*x) with t = 1 / (1 + ERF_T x), x >= 0; 1.5e-7
+#: (Abramowitz and Stegun, 7.1.26)
 ERF_T = 0.3275911
 ERF = (0.0, 0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 #: erf(x) = x * P(x*x) for |x| < 0.5, its Taylor series; 2e-8
@@ -89,4 +90,3 @@ class TfliteCondition(Condition):
 
     def __invert__(self) -> Condition:
         return TfliteCondition(self.bool._unary("LOGICAL_NOT"), self.compared)
-

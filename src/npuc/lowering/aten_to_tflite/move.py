@@ -37,7 +37,17 @@ def broadcast_to(b: TfliteBuilder, x: Value, shape: Sequence[int]) -> Value:
     if x.is_const:
         return b.const(np.broadcast_to(x.array, tuple(shape)), x.type.dtype, x.type.quant)
     x = b.match_rank(x, len(shape))
+    if not b.limits.spreads and x.type.quant is not None:
+        return spread(b, x, shape)
     return b.TILE(x, multiples=[n // d for n, d in zip(shape, x.type.ints, strict=True)])  # type: ignore[no-any-return]
+
+
+def spread(b: TfliteBuilder, x: Value, shape: Sequence[int]) -> Value:
+    """Quantized `x` repeated along its axes of size 1, as a sum with zeros of that shape."""
+    quant = x.type.quant
+    assert quant is not None
+    zeros = np.broadcast_to(np.array(quant.zp, x.type.dtype.numpy), tuple(shape))
+    return b.ADD(x, b.const(zeros, x.type.dtype, quant), quant=quant)  # type: ignore[no-any-return]
 
 
 @lowers("aten.repeat", dialect="tflite")
@@ -133,7 +143,9 @@ def padded(b: TfliteBuilder, x: Value, pads: Sequence[int], value: float) -> Val
         return b.reshape(b.PAD(x, paddings=pads), shape)
     fill = np.full(1, value)
     dtype, quant = x.type.dtype, x.type.quant
-    constant = b.real_const(fill, dtype, quant) if quant else b.const(fill.astype(dtype.numpy), dtype)
+    constant = (
+        b.real_const(fill, dtype, quant) if quant else b.const(fill.astype(dtype.numpy), dtype)
+    )
     return b.reshape(b.PADV2(x, constant, paddings=pads), shape)
 
 
@@ -141,12 +153,12 @@ def _collapsed(
     b: TfliteBuilder, x: Value, pads: Sequence[int]
 ) -> tuple[Value, Sequence[int], tuple[int, ...]]:
     """Neighbouring axes without padding merged where the rank is above 5; the shape afterwards."""
-    shape = tuple(d + p + q for d, p, q in zip(x.type.ints, pads[::2], pads[1::2]))
+    shape = tuple(d + p + q for d, p, q in zip(x.type.ints, pads[::2], pads[1::2], strict=True))
     if x.type.rank <= 5:
         return x, pads, shape
     sizes: list[int] = []
     merged: list[tuple[int, int]] = []
-    for d, p, q in zip(x.type.ints, pads[::2], pads[1::2]):
+    for d, p, q in zip(x.type.ints, pads[::2], pads[1::2], strict=True):
         if merged and merged[-1] == (p, q) == (0, 0):
             sizes[-1] *= d
         else:
@@ -158,7 +170,9 @@ def _collapsed(
 def _edges(b: TfliteBuilder, x: Value, axis: int, before: int, after: int, mode: str) -> Value:
     size, parts = x.type.ints[axis], [x]
     if mode == "circular":
-        b.require(max(before, after) <= size, f"circular padding {max(before, after)} of size {size}")
+        b.require(
+            max(before, after) <= size, f"circular padding {max(before, after)} of size {size}"
+        )
         head = strided(b, x, axis, size - before, size, 1) if before else None
         tail = strided(b, x, axis, 0, after, 1) if after else None
     else:
@@ -230,4 +244,3 @@ def unfold(b: TfliteBuilder, x: Value, dim: int, size: int, step: int) -> Value:
 def identity(b: TfliteBuilder, x: Value, *_: object, **__: object) -> Value:
     """clone -> nothing."""
     return b.as_result(x)
-

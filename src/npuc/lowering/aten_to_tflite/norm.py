@@ -33,9 +33,11 @@ def batch_norm(
     b: TfliteBuilder, x: Value, weight: Value | None, bias: Value | None, mean: Value, var: Value,
     eps: float,
 ) -> Value:  # fmt: skip
-    """batch_norm that follows no convolution -> MUL, ADD; quantized: a depthwise 1x1 convolution."""
+    """batch_norm behind no convolution -> MUL, ADD; quantized: a depthwise 1x1 convolution."""
     channels = x.type.ints[1]
-    b.require(all(v is None or v.is_const for v in (weight, bias, mean, var)), "computed statistics")
+    b.require(
+        all(v is None or v.is_const for v in (weight, bias, mean, var)), "computed statistics"
+    )
     scale = 1 / np.sqrt(real_values(var) + eps)
     if weight is not None:
         scale = scale * real_values(weight)

@@ -94,20 +94,28 @@ def aligned(b: TfliteBuilder, *values: Value) -> list[Value]:
     """The values at one rank, the broadcasts in front of them taken off where nothing is lost."""
     rank = max(v.type.rank for v in values)
     values = tuple(b.match_rank(v, rank) for v in values)
-    shape = tuple(max(dims) for dims in zip(*[v.type.ints for v in values]))
+    shape = tuple(max(dims) for dims in zip(*[v.type.ints for v in values], strict=True))
     bare = [_without_broadcast(v) for v in values]
     for i in range(len(bare)):
         others = [bare[k] if k <= i else values[k] for k in range(len(values))]
-        if tuple(max(dims) for dims in zip(*[v.type.ints for v in others])) != shape:
+        if tuple(max(dims) for dims in zip(*[v.type.ints for v in others], strict=True)) != shape:
             bare[i] = values[i]
-    return bare
+    return bare if b.limits.spreads else _one_sided(b, bare, shape)
+
+
+def _one_sided(b: TfliteBuilder, values: list[Value], shape: tuple[int, ...]) -> list[Value]:
+    """The values, the first one spread where none has the shape of the result."""
+    from npuc.lowering.aten_to_tflite.move import spread
+
+    plain = any(v.type.shape == shape or v.type.quant is None for v in values)
+    return values if plain else [spread(b, values[0], shape), *values[1:]]
 
 
 def _without_broadcast(x: Value) -> Value:
     if x.op is None or x.op.kind != "tflite.TILE":
         return x
     source = x.op.operands[0]
-    spread = [d for d, m in zip(source.type.ints, x.op.attrs["multiples"]) if m != 1]
+    spread = [d for d, m in zip(source.type.ints, x.op.attrs["multiples"], strict=True) if m != 1]
     return source if all(d == 1 for d in spread) else x
 
 

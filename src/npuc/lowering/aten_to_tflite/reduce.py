@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from npuc.dialects.tflite import same_parameters
 from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tflite.compare import truth
 from npuc.lowering.aten_to_tflite.operands import wide_type
@@ -58,8 +59,10 @@ def reduced(
     """A reduction in the shape of the op's result.
 
     It keeps its axes, so that it runs in any layout; `drop_reduced_axes` joins the RESHAPE with it.
+    Axes of size 1 alone need no reduction.
     """
-    if not x.type.rank:
+    keeps = quant is None or same_parameters(x.type.quant, quant)
+    if keeps and all(x.type.shape[d] == 1 for d in dim):
         return b.reshape(x, b.out[0].ints)
     y = b.tflite(name, x, axes=dim, keep_dims=True, quant=quant)
     return b.reshape(y, b.out[0].ints)
@@ -119,7 +122,7 @@ def _variance(
         if factor != 1:
             y = b.MUL(y, b.scalar(factor, DType.FP32, y.type.rank))
         return b.SQRT(y) if root else y  # type: ignore[no-any-return]
-    difference, y = spread(b, b.operand(x), dim)
+    _difference, y = spread(b, b.operand(x), dim)
     if not root and out.dtype is DType.INT16 and factor == 1:
         return b.requantize(y, out)
     return b.lookup(y, (lambda v: np.sqrt(v * factor)) if root else (lambda v: v * factor), out)
@@ -183,4 +186,3 @@ def cumprod(b: TfliteBuilder, x: Value, dim: int) -> Value:
         x = b.MUL(x, b.PADV2(part, b.scalar(1, x.type.dtype, 1), paddings=pads))
         shift *= 2
     return x
-

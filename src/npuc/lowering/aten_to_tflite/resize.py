@@ -1,4 +1,4 @@
-"""Resizing: the two operators of TFLite in the coordinates that PyTorch means, else by constants."""
+"""Resizing: TFLite's operators in the coordinates that PyTorch means, else by constants."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ def nearest(
     assert b.op is not None
     exact = "exact" in b.op.kind
     sizes, outs = x.type.ints[2:], b.out[0].ints[2:]
-    wanted = [nearest_index(n, o, s, exact) for n, o, s in zip(sizes, outs, (scales_h, scales_w))]
-    theirs = [_resize_index(n, o, exact) for n, o in zip(sizes, outs)]
+    wanted = [
+        nearest_index(n, o, s, exact)
+        for n, o, s in zip(sizes, outs, (scales_h, scales_w), strict=True)
+    ]
+    theirs = [_resize_index(n, o, exact) for n, o in zip(sizes, outs, strict=True)]
     y = b.nhwc(x)
-    if all(np.array_equal(w, t) for w, t in zip(wanted, theirs)):
+    if all(np.array_equal(w, t) for w, t in zip(wanted, theirs, strict=True)):
         y = b.RESIZE_NEAREST_NEIGHBOR(y, size=outs, half_pixel_centers=exact)
     else:
         for axis, index in ((1, wanted[0]), (2, wanted[1])):
@@ -59,8 +62,12 @@ def bilinear(
     """upsample_bilinear -> RESIZE_BILINEAR; with a scale that is not out/in: BATCH_MATMULs."""
     sizes, outs = x.type.ints[2:], b.out[0].ints[2:]
     scales = (None, None) if align_corners else (scales_h, scales_w)
-    weights = [linear_weights(n, o, s, align_corners) for n, o, s in zip(sizes, outs, scales)]
-    other_scale = any(s and abs(n / o * s - 1) > 1e-6 for n, o, s in zip(sizes, outs, scales))
+    weights = [
+        linear_weights(n, o, s, align_corners) for n, o, s in zip(sizes, outs, scales, strict=True)
+    ]
+    other_scale = any(
+        s and abs(n / o * s - 1) > 1e-6 for n, o, s in zip(sizes, outs, scales, strict=True)
+    )
     rounded = any(np.any(w * FRACTION_16 % 1) for w in weights) and x.type.dtype is DType.INT16
     if other_scale or rounded:
         return by_matrices(b, x, weights)
@@ -99,7 +106,7 @@ def bicubic(
     sizes, outs = x.type.ints[2:], b.out[0].ints[2:]
     weights = [
         cubic_weights(n, o, s, align_corners)
-        for n, o, s in zip(sizes, outs, (scales_h, scales_w))
+        for n, o, s in zip(sizes, outs, (scales_h, scales_w), strict=True)
     ]
     return by_matrices(b, x, weights)
 
@@ -113,7 +120,9 @@ def cubic_weights(size: int, out: int, scale: float | None, corners: bool) -> np
         d = np.abs(place - (low + k))
         near = (1.25 * d - 2.25) * d * d + 1
         far = ((-0.75 * d + 3.75) * d - 6) * d + 3
-        np.add.at(matrix, (np.arange(out), np.clip(low + k, 0, size - 1)), np.where(d <= 1, near, far))
+        np.add.at(
+            matrix, (np.arange(out), np.clip(low + k, 0, size - 1)), np.where(d <= 1, near, far)
+        )
     return matrix
 
 

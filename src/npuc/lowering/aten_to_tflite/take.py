@@ -81,7 +81,8 @@ def index(b: TfliteBuilder, x: Value, indices: Sequence[Value | None]) -> Value:
     axes = [i for i, v in enumerate(indices) if v is not None]
     found = [v for v in indices if v is not None]
     b.require(
-        all(v.type.dtype is not DType.BOOL for v in found), "a mask as an index: its size is unknown"
+        all(v.type.dtype is not DType.BOOL for v in found),
+        "a mask as an index: its size is unknown",
     )
     order = [*axes, *(i for i in range(x.type.rank) if i not in axes)]
     moved = b.transpose(x, order)
@@ -108,7 +109,9 @@ def _ranked(b: TfliteBuilder, *values: Value) -> list[Value]:
 
 
 @lowers("aten.topk", dialect="tflite")
-def topk(b: TfliteBuilder, x: Value, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Value, ...]:
+def topk(
+    b: TfliteBuilder, x: Value, k: int, dim: int, largest: bool, sorted: bool
+) -> tuple[Value, ...]:
     """topk -> TOPK_V2 of the last axis; the smallest ones as the largest of the negated."""
     return _topk(b, x, k, dim, largest)
 
@@ -136,7 +139,7 @@ def _topk(b: TfliteBuilder, x: Value, k: int, dim: int, largest: bool) -> tuple[
 def index_put(
     b: TfliteBuilder, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
 ) -> Value:
-    """index_put along the leading axes -> SCATTER_ND of the values and of a mask, SELECT_V2; or ADD."""
+    """index_put along the leading axes -> SCATTER_ND of the values, SELECT_V2 by a mask; or ADD."""
     found = [v for v in indices if v is not None]
     b.require(
         list(indices[: len(found)]) == found and all(v.type.dtype is not DType.BOOL for v in found),
@@ -144,7 +147,7 @@ def index_put(
     )
     if x.type.quant is not None:
         x, values = b.as_result(x), b.requantize(b.operand(values), b.out[0])
-    parts = [_wrapped(b, _index(b, v), n) for v, n in zip(found, x.type.ints)]
+    parts = [_wrapped(b, _index(b, v), n) for v, n in zip(found, x.type.ints, strict=False)]
     parts = _ranked(b, *parts)
     places = tuple(np.broadcast_shapes(*[p.type.ints for p in parts]))
     columns = [b.reshape(_spread(b, p, places), (*places, 1)) for p in parts]
@@ -164,9 +167,9 @@ def _scattered(b: TfliteBuilder, x: Value, where: Value, rows: Value, accumulate
     if accumulate:
         b.require(x.type.quant is None, "an accumulating index_put of quantized values")
         return b.ADD(x, b.SCATTER_ND(where, rows, shape=x.type.ints))  # type: ignore[no-any-return]
-    unique = where.is_const and len(np.unique(where.array.reshape(-1, where.type.ints[-1]), axis=0)) == (
-        where.type.size // where.type.ints[-1]
-    )
+    unique = where.is_const and len(
+        np.unique(where.array.reshape(-1, where.type.ints[-1]), axis=0)
+    ) == (where.type.size // where.type.ints[-1])
     b.require(unique, "index_put at computed or repeated places")
     flags = np.zeros(x.type.ints, np.bool_)
     flags[tuple(np.moveaxis(where.array, -1, 0))] = True
@@ -182,9 +185,11 @@ def scatter(b: TfliteBuilder, x: Value, dim: int, index: Value, source: Value) -
     strides = [prod(shape[i + 1 :]) for i in range(len(shape))]
     grid = sum(
         (np.arange(n) * s).reshape([-1 if i == axis else 1 for i in range(len(wanted))])
-        for axis, (n, s) in enumerate(zip(wanted, strides)) if axis != dim
+        for axis, (n, s) in enumerate(zip(wanted, strides, strict=True)) if axis != dim
     )  # fmt: skip
-    linear = _linear(b, _wrapped(b, _index(b, index), shape[dim]), strides[dim], np.broadcast_to(grid, wanted))
+    linear = _linear(
+        b, _wrapped(b, _index(b, index), shape[dim]), strides[dim], np.broadcast_to(grid, wanted)
+    )
     if x.type.quant is not None:
         x, source = b.as_result(x), b.requantize(b.operand(source), b.out[0])
     source = b.slice(source, [0] * source.type.rank, wanted)
@@ -209,7 +214,7 @@ def im2col(
     n, c, h, w = x.type.ints
     rows, columns = (
         np.arange(k)[:, None] * d + np.arange((size - (k - 1) * d - 1) // s + 1)[None] * s
-        for k, d, s, size in zip(kernel, dilation, stride, (h, w))
+        for k, d, s, size in zip(kernel, dilation, stride, (h, w), strict=True)
     )
     index = rows[:, None, :, None] * w + columns[None, :, None, :]
     flat = b.reshape(x, (n, c, h * w))
@@ -219,7 +224,11 @@ def im2col(
 
 @lowers("aten.as_strided", dialect="tflite")
 def as_strided(
-    b: TfliteBuilder, x: Value, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+    b: TfliteBuilder,
+    x: Value,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None,
 ) -> Value:
     """as_strided of a contiguous tensor -> GATHER from the flat tensor."""
     index = np.full((), storage_offset or 0)

@@ -43,21 +43,25 @@ def emit_transposed(b: TfliteBuilder, conv: Convolution) -> Value:
         return _stuffed(b, conv)
     conv = _without_dilation(b, conv)
     sizes, out = conv.x.type.ints[1:3], conv.out.ints
-    whole = [(n - 1) * s + k for n, s, k in zip(sizes, conv.stride, conv.kernel)]
-    cut = [max(w - o, 0) for w, o in zip(whole, out[1:3])]
+    whole = [(n - 1) * s + k for n, s, k in zip(sizes, conv.stride, conv.kernel, strict=True)]
+    cut = [max(w - o, 0) for w, o in zip(whole, out[1:3], strict=True)]
     before = [c // 2 for c in cut]
-    same = all(-(-o // s) == n for o, s, n in zip(out[1:3], conv.stride, sizes))
+    same = all(-(-o // s) == n for o, s, n in zip(out[1:3], conv.stride, sizes, strict=True))
     if same and before == [conv.pad[0], conv.pad[2]] and any(cut):
         return _emit(b, conv, out[1:3], "SAME")
-    needed = [max(w, p + o) for w, p, o in zip(whole, (conv.pad[0], conv.pad[2]), out[1:3])]
-    reach = [min(n, w + s - 1) for n, w, s in zip(needed, whole, conv.stride)]
+    needed = [
+        max(w, p + o) for w, p, o in zip(whole, (conv.pad[0], conv.pad[2]), out[1:3], strict=True)
+    ]
+    reach = [min(n, w + s - 1) for n, w, s in zip(needed, whole, conv.stride, strict=True)]
     y = _emit(b, conv, reach, "VALID")
-    y = _extended(b, conv, y, [n - r for n, r in zip(needed, reach)])
+    y = _extended(b, conv, y, [n - r for n, r in zip(needed, reach, strict=True)])
     start = (0, conv.pad[0], conv.pad[2], 0)
     return b.slice(y, start, out)
 
 
-def _emit(b: TfliteBuilder, conv: Convolution, size: list[int] | tuple[int, ...], padding: str) -> Value:
+def _emit(
+    b: TfliteBuilder, conv: Convolution, size: list[int] | tuple[int, ...], padding: str
+) -> Value:
     shape = (conv.x.type.ints[0], *size, conv.weights.channels)
     return b.TRANSPOSE_CONV(  # type: ignore[no-any-return]
         conv.weights.filter, conv.x, conv.weights.bias, output_shape=shape, padding=padding,
@@ -82,7 +86,7 @@ def _without_dilation(b: TfliteBuilder, conv: Convolution) -> Convolution:
     b.require(conv.weights.filter.is_const, "dilated transposed convolutions with computed weights")
     array = conv.weights.filter.array
     o, *kernel, i = array.shape
-    wide = [(k - 1) * d + 1 for k, d in zip(kernel, conv.dilation)]
+    wide = [(k - 1) * d + 1 for k, d in zip(kernel, conv.dilation, strict=True)]
     stuffed = np.zeros((o, *wide, i), array.dtype)
     stuffed[(slice(None), *(slice(None, None, d) for d in conv.dilation))] = array
     filter = conv.weights.filter
@@ -98,7 +102,7 @@ def _stuffed(b: TfliteBuilder, conv: Convolution) -> Value:
     x = conv.x
     for axis, stride in enumerate(conv.stride, 1):
         x = _spread(b, x, axis, stride)
-    reach = [(k - 1) * d for k, d in zip(conv.kernel, conv.dilation)]
+    reach = [(k - 1) * d for k, d in zip(conv.kernel, conv.dilation, strict=True)]
     pads, cuts = [], []
     for i, r in enumerate(reach):
         size = x.type.ints[1 + i]

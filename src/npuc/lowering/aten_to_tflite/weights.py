@@ -77,7 +77,7 @@ def _symmetric(b: TfliteBuilder, weight: Value, activation: DType) -> Value:
     if low < -128 or high > 127:
         return b.real_const(weight.type.quant.dequantize(weight.array), DType.INT8)  # type: ignore[union-attr]
     narrow = b.limits.int4 and activation is DType.INT8 and weight.type.dtype is DType.INT4
-    kept = DType.INT4 if narrow and -8 <= low and high <= 7 else DType.INT8
+    kept = DType.INT4 if narrow and low >= -8 and high <= 7 else DType.INT8
     quant = Quant(quant.scale, 0, quant.axis, *kept.range)
     return b.const(codes.astype(np.int8, copy=False), kept, quant)
 
@@ -108,14 +108,15 @@ def _with_bias(
     return Weights(weight, b.const(codes, dtype, Quant(step, 0, 0, *dtype.range)))
 
 
-def slice_channels(b: TfliteBuilder, weights: Weights, start: int, size: int) -> Weights:
-    """Those of `size` output channels."""
-    found = []
+def slice_channels(
+    b: TfliteBuilder, weights: Weights, start: int, size: int, step: int = 1
+) -> Weights:
+    """Those of `size` output channels, every `step`-th from `start` on."""
+    found, part = [], slice(start, start + size * step, step)
     for value in (weights.filter, weights.bias):
         b.require(value.is_const, "grouped convolutions with computed weights")
         quant = value.type.quant
         if quant is not None and quant.axis == 0:
-            scale = quant.scale[start : start + size]
-            quant = Quant(scale, 0, 0, quant.qmin, quant.qmax)
-        found.append(b.const(value.array[start : start + size], value.type.dtype, quant))
+            quant = Quant(quant.scale[part], 0, 0, quant.qmin, quant.qmax)
+        found.append(b.const(value.array[part], value.type.dtype, quant))
     return Weights(*found)
