@@ -26,7 +26,10 @@ class TfliteLimits:
     floats: whether operators on floats may stand in the file (DEQUANTIZE and QUANTIZE at its ends
     are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes groups.
     steps: whether STRIDED_SLICE takes steps. tables: whether CAST and GATHER from a table run where
-    the rest does. max_stride: of convolutions that run as one operation.
+    the rest does. max_stride: of convolutions that run as one operation. int16: whether values may
+    have 16 bits. depth_multiplier: whether a depthwise convolution takes several filters per channel.
+    spreads: whether TILE, and operands that both broadcast, are taken. per_channel_linear: whether
+    FULLY_CONNECTED takes a scale per output channel.
     `chip` returns why the chip refuses an op that LiteRT has.
     """
 
@@ -37,6 +40,10 @@ class TfliteLimits:
     steps: bool = True
     tables: bool = True
     max_stride: int = 2**31
+    int16: bool = True
+    depth_multiplier: bool = True
+    spreads: bool = True
+    per_channel_linear: bool = True
     chip: ChipPolicy | None = None
     _types: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
 
@@ -52,7 +59,7 @@ class TfliteLimits:
     @property
     def has_int16(self) -> bool:
         """Whether values of 16 bits can stand between values of 8."""
-        return True
+        return self.int16
 
     def op_builder(self) -> TfliteOpBuilder:
         """A builder for passes."""
