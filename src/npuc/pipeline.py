@@ -173,6 +173,7 @@ class _Job:
         recipe = quantization
         if isinstance(quantization, str):
             recipe = replace(Recipe.named(quantization), **self.target.recipe)
+        recipe = recipe.demanding(self.target.demands)
         if calibration is None:
             warnings.warn(
                 "no calibration data: the example inputs decide the ranges; pass calibration=",

@@ -34,6 +34,7 @@ from npuc.quantizer.groups import Group, Groups, Key, Place
 from npuc.quantizer.observers import PoolObserver
 from npuc.quantizer.policy import Role, role_of
 from npuc.quantizer.recipe import Recipe
+from npuc.quantizer.specs import SYMMETRIC
 from npuc.quantizer.softmax_hints import add_softmax_hints
 
 
@@ -126,7 +127,9 @@ class Annotator:
 
     def _read(self, operand: Node, reader: Node) -> Key:
         """Annotate an edge."""
-        key = (operand, self.types.operand(operand, reader))
+        key: Key = (operand, self.types.operand(operand, reader))
+        if self.types.recipe.symmetric_products and name_of(reader) in policy.PRODUCTS:
+            key = self._symmetric(key)
         self._see((operand, reader), key)
         if operand.op == "get_attr":
             self.groups[key].sources.append(None)
@@ -183,6 +186,18 @@ class Annotator:
             for operand in float_operands(node)
             if operand not in self.fused and not (keep_constants and operand.op == "get_attr")
         ]
+
+    def _symmetric(self, key: Key) -> Key:
+        """The key under which a matrix product reads a value whose zero point has to be 0.
+
+        The value has it everywhere, but where it is the result of a function with fixed parameters.
+        """
+        if key[1] != "int8":
+            return key
+        if self.groups[key].ends is not None:
+            return key[0], SYMMETRIC
+        self.groups[key].symmetric = True
+        return key
 
     def _share(self, node: Node, operands: list[Key]) -> None:
         follows = bool(operands) and moves(node)
@@ -322,14 +337,18 @@ class Annotator:
     def _spec(self, type_name: str, group: Group, first: Place) -> Any:
         node = first if isinstance(first, Node) else first[1]
         recipe = self.types.recipe_of(node) or self.types.recipe
-        if len(group.scaled) == 1 and not group.sources and first is group.scaled[0][0][1]:
+        is_free = not group.symmetric
+        is_scaled = len(group.scaled) == 1 and not group.sources
+        if is_scaled and is_free and first is group.scaled[0][0][1]:
             place, factor = group.scaled[0]
             return specs.scaled(place, factor, type_name)
         kind = specs.Kind(
-            ends=group.ends,
+            ends=group.ends if is_free else None,
             hint=group.hints[0] if group.hints else specs.Hint(),
-            is_pool=len(group.pooled) == 1 and len(group.sources) == 1,
+            is_pool=is_free and len(group.pooled) == 1 and len(group.sources) == 1,
         )
+        if group.symmetric:
+            type_name = SYMMETRIC
         return specs.activation(type_name, recipe, kind)
 
 

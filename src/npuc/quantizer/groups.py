@@ -28,6 +28,8 @@ class Group:
     hints: list[Hint] = field(default_factory=list)
     # Places of the operands of averages in the group.
     pooled: list[Place] = field(default_factory=list)
+    # Whether a reader wants zero point 0.
+    symmetric: bool = False
 
     def absorb(self, other: Group) -> None:
         self.places += other.places
@@ -35,6 +37,7 @@ class Group:
         self.scaled += other.scaled
         self.hints += other.hints
         self.pooled += other.pooled
+        self.symmetric |= other.symmetric
 
     @property
     def ends(self) -> tuple[float, float] | None:

@@ -104,6 +104,9 @@ FLOAT_PARAMETERS = names(
 # Multiplications: by a positive constant they only change the scale.
 SCALING = frozenset(("mul", "div", "true_divide"))
 
+# Products of two computed matrices.
+PRODUCTS = frozenset(("matmul", "mm", "bmm", "linear"))
+
 SOFTMAX = frozenset(("softmax", "_softmax", "_safe_softmax", "log_softmax", "_log_softmax"))
 
 # One op for the quantizer: an integer rule computes it whole. Whatever is expanded instead gets

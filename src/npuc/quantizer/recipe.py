@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any, Union
 
@@ -22,6 +22,8 @@ _ALLOWED = {
     "io": (None, "int8", "uint8", "int16"),
     "ranges": ("mse", "minmax"),
 }
+
+_OVERRIDES = ("node_names", "module_names", "module_types", "ops")
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Recipe:
     wide_sums: sums that a gate or a square root depends on keep 16 bits between 8-bit values.
     fixed_ranges: sigmoid, softmax and tanh have exactly the range of the function, as TFLite
         kernels require; otherwise a power of two finer where the values allow.
+    symmetric_products: operands of matrix products have zero point 0.
     is_qat: the recipe is for quantization-aware training.
 
     Overrides, strongest first; each maps a name to another recipe, the name of one, or None for
@@ -57,6 +60,7 @@ class Recipe:
     correct_bias: bool = True
     wide_sums: bool = True
     fixed_ranges: bool = False
+    symmetric_products: bool = False
     is_qat: bool = False
     node_names: dict[str, Choice] = field(default_factory=dict)
     module_names: dict[str, Choice] = field(default_factory=dict)
@@ -82,6 +86,16 @@ class Recipe:
     def of(choice: Choice) -> Recipe | None:
         """The recipe that an override stands for; None leaves float."""
         return Recipe.named(choice) if isinstance(choice, str) else choice
+
+    def demanding(self, demands: Mapping[str, Any]) -> Recipe:
+        """This recipe and those of its overrides with fields that a target demands."""
+        if not demands:
+            return self
+        found: dict[str, Any] = {}
+        for name in _OVERRIDES:
+            choices = {key: Recipe.of(choice) for key, choice in getattr(self, name).items()}
+            found[name] = {k: r and r.demanding(demands) for k, r in choices.items()}
+        return replace(self, **demands, **found)
 
     def for_node(self, name: str, kind: str, modules: list[tuple[str, str]]) -> Recipe | None:
         """The recipe of one node of the graph; None leaves it float.
@@ -119,7 +133,7 @@ class Recipe:
                 f"recipe: unknown key {unknown[0]!r}", hint=f"known are {', '.join(sorted(known))}"
             )
         values = dict(data)
-        for name in ("node_names", "module_names", "module_types", "ops"):
+        for name in _OVERRIDES:
             values[name] = {key: _choice(v) for key, v in dict(values.get(name, {})).items()}
         return Recipe(**values)
 

@@ -27,10 +27,14 @@ from npuc.quantizer.recipe import Recipe
 
 INT32_MAX = 2**31 - 1
 
+# 8 bits with zero point 0, as operands of matrix products may need it.
+SYMMETRIC = "int8_symmetric"
+
 # Name of a type in a recipe -> torch type, lowest and highest code, scheme.
 ACTIVATIONS: dict[str, tuple[torch.dtype, int, int, torch.qscheme]] = {
     "int8": (torch.int8, -128, 127, torch.per_tensor_affine),
     "uint8": (torch.uint8, 0, 255, torch.per_tensor_affine),
+    SYMMETRIC: (torch.int8, -127, 127, torch.per_tensor_symmetric),
     # All codes: saturation needs no clamp.
     "int16": (torch.int16, -32768, 32767, torch.per_tensor_symmetric),
 }

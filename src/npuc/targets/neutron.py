@@ -15,18 +15,19 @@ PREFIX = "neutron-"
 NAMES = tuple(PREFIX + name for name in CHIPS)
 PASSES = (*TFLITE_PASSES, "add_for_quantize")
 OPTIONS: dict[str, Any] = {"c_header": False, "io_type": None}
-RECIPE = {"fixed_ranges": True, "wide_sums": False}
+DEMANDS = {"fixed_ranges": True, "wide_sums": False, "symmetric_products": True}
 
 
 def neutron_target(name: str) -> Target:
     chip = CHIPS[name.removeprefix(PREFIX)]
     limits = TfliteLimits(
         name, floats=False, int4=False, grouped=False, steps=False, tables=False,
+        int16=False, depth_multiplier=False, spreads=False, per_channel_linear=False,
         chip=policy_of(chip),
     )  # fmt: skip
     return Target(
         name, f"{chip.description}", limits, finish_neutron, "tflite", ("neutron",), PASSES,
-        prepare=_prepare, recipe=RECIPE,
+        prepare=_prepare, demands=DEMANDS,
     )  # fmt: skip
 
 

@@ -55,7 +55,8 @@ class Target:
     `families` name, most special first, whose overrides of lowering rules hold. `passes` are run
     in order after lowering. `finish(graph, target)` makes the artifact. `options` are the user's
     settings for the target's tool. `prepare(graph, target)` changes the aten graph before lowering.
-    `recipe` are changes to recipes that are given by name.
+    `recipe` are changes to recipes that are given by name, `demands` changes to every recipe: what
+    the target's operators need of quantization.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Target:
     options: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[[Graph, Target], Graph] | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    demands: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def named(name: str, **options: Any) -> Target:

@@ -1,4 +1,4 @@
-"""Emits a convolution in TFLite's layout: CONV_2D, DEPTHWISE_CONV_2D or CONV_3D, grouped ones in parts."""
+"""Emits convolutions in TFLite's layout: CONV_2D, DEPTHWISE_CONV_2D, CONV_3D, groups in parts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from npuc.lowering.tflite_builder import TfliteBuilder
 class Convolution:
     """A convolution in TFLite's layout, not yet emitted.
 
-    x: [N, spatial..., C]. weights.filter: [O, kernel..., C / groups]. pad: (before, after) per spatial
-    dimension; out: the result's type in this layout.
+    x: [N, spatial..., C]. weights.filter: [O, kernel..., C / groups]. pad: (before, after) per
+    spatial dimension; out: the result's type in this layout.
     """
 
     x: Value
@@ -47,9 +47,9 @@ def emit_convolution(b: TfliteBuilder, conv: Convolution) -> Value:
     if conv.groups > 1 and not b.limits.grouped:
         return _grouped(b, conv)
     most = b.limits.max_stride
-    if max(conv.stride) > most and conv.groups == 1 and set(conv.dilation) == {1}:
-        if conv.weights.filter.is_const:
-            conv = fold_stride(b, conv, most)
+    plain = conv.groups == 1 and set(conv.dilation) == {1} and conv.weights.filter.is_const
+    if max(conv.stride) > most and plain:
+        conv = fold_stride(b, conv, most)
     x, padding = fit_padding(b, conv)
     return b.CONV_2D(  # type: ignore[no-any-return]
         x, conv.weights.filter, conv.weights.bias, padding=padding, stride=conv.stride,
@@ -58,13 +58,26 @@ def emit_convolution(b: TfliteBuilder, conv: Convolution) -> Value:
 
 
 def _depthwise(b: TfliteBuilder, conv: Convolution) -> Value:
+    o = conv.weights.channels
+    if o > conv.groups and not b.limits.depth_multiplier:
+        return _one_per_channel(b, conv, o // conv.groups)
     x, padding = fit_padding(b, conv)
-    o, kh, kw, _ = conv.weights.filter.type.ints
     filter = b.transpose(conv.weights.filter, (3, 1, 2, 0))
     return b.DEPTHWISE_CONV_2D(  # type: ignore[no-any-return]
         x, filter, conv.weights.bias, padding=padding, stride=conv.stride,
         dilation=conv.dilation, depth_multiplier=o // conv.groups, quant=conv.out.quant,
     )  # fmt: skip
+
+
+def _one_per_channel(b: TfliteBuilder, conv: Convolution, count: int) -> Value:
+    """A depthwise convolution per filter of a channel, its results side by side."""
+    out = conv.out.with_(shape=(*conv.out.shape[:-1], conv.groups))
+    parts = []
+    for k in range(count):
+        weights = slice_channels(b, conv.weights, k, conv.groups, count)
+        y = _depthwise(b, replace(conv, weights=weights, out=out))
+        parts.append(b.reshape(y, (*out.ints, 1)))
+    return b.reshape(b.CONCATENATION(*parts, axis=4), conv.out.ints)
 
 
 def _grouped(b: TfliteBuilder, conv: Convolution) -> Value:
@@ -137,7 +150,7 @@ def _three_dimensional(b: TfliteBuilder, conv: Convolution) -> Value:
 
 def _depth_as_channels(b: TfliteBuilder, conv: Convolution) -> Value:
     """A 3-D convolution of an input that is padded in depth, on [N * D, H, W, taps * C]."""
-    n, d, h, w, c = conv.x.type.ints
+    n, _, h, w, c = conv.x.type.ints
     out = conv.out.ints
     taps = []
     for k in range(conv.kernel[0]):
@@ -168,7 +181,6 @@ def strided(b: TfliteBuilder, x: Value, axis: int, begin: int, end: int, step: i
     begins, ends, steps = [0] * len(shape), list(shape), [1] * len(shape)
     begins[axis], ends[axis], steps[axis] = begin, end, step
     return b.STRIDED_SLICE(x, begin=begins, end=ends, strides=steps)  # type: ignore[no-any-return]
-
 
 
 def _stepped(b: TfliteBuilder, x: Value, axis: int, begin: int, end: int, step: int) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from npuc.ir import Value
+from npuc.lowering.aten_to_tflite.emit_linear import emit_linear
 from npuc.lowering.aten_to_tflite.operands import wide_type
 from npuc.lowering.aten_to_tflite.weights import one_width, read_weights
 from npuc.lowering.registry import lowers
@@ -16,13 +17,10 @@ MAX_RANK = 5
 
 @lowers("aten.linear", dialect="tflite")
 def linear(b: TfliteBuilder, x: Value, weight: Value, bias: Value | None) -> Value:
-    """linear -> FULLY_CONNECTED, which keeps the leading dimensions."""
+    """linear -> FULLY_CONNECTED, which keeps the leading dimensions; else CONV_2D of pixels."""
     x, out = one_width(b, x, b.out[0])
     weights = read_weights(b, x, weight, bias)
-    y = b.FULLY_CONNECTED(
-        x, weights.filter, weights.bias, keep_num_dims=x.type.rank > 2, quant=out.quant
-    )
-    return b.as_result(y)
+    return b.as_result(emit_linear(b, x, weights, out.quant))
 
 
 @lowers("aten.matmul", dialect="tflite")

@@ -11,6 +11,7 @@ import numpy as np
 from npuc.dialects.tflite import same_padding, same_parameters
 from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tflite.emit_convolution import pad_spatial, strided
+from npuc.lowering.aten_to_tflite.emit_linear import emit_linear
 from npuc.lowering.registry import lowers
 from npuc.lowering.rule_builder import NCHW, NHWC
 from npuc.lowering.tflite_builder import TfliteBuilder
@@ -146,7 +147,12 @@ def avg_pool2d(
     rows, columns = windows(b, x, kernel, stride, padding)
     y = b.nhwc(x)
     if y.type.quant is not None and not _keeps_parameters(b, y):
-        if rows.is_whole and columns.is_whole and divisor_override is None and y.type.dtype is b.out[0].dtype:
+        if (
+            rows.is_whole
+            and columns.is_whole
+            and divisor_override is None
+            and y.type.dtype is b.out[0].dtype
+        ):
             return b.nchw(b.MEAN(y, axes=(1, 2), keep_dims=True, quant=b.out[0].quant))
         y = b.widened(y)  # a finer result needs the fractions
     y = mean_window(b, y, rows, columns, count_include_pad, divisor_override)
@@ -176,12 +182,21 @@ def avg_pool3d(
 
 
 def mean_window(
-    b: TfliteBuilder, x: Value, rows: Window, columns: Window, include_pad: bool, divisor: int | None
+    b: TfliteBuilder,
+    x: Value,
+    rows: Window,
+    columns: Window,
+    include_pad: bool,
+    divisor: int | None,
 ) -> Value:
     """Mean of each window of [N, H, W, C]."""
     axes = (rows, columns)
     counts = [w.counts(include_pad) for w in axes]
-    wanted = 1.0 / np.outer(*counts) if divisor is None else np.full((rows.out, columns.out), 1 / divisor)
+    wanted = (
+        1.0 / np.outer(*counts)
+        if divisor is None
+        else np.full((rows.out, columns.out), 1 / divisor)
+    )
     kernel, stride = (rows.kernel, columns.kernel), (rows.stride, columns.stride)
     inside = np.outer(*[w.counts(False) for w in axes])
     if rows.is_same and columns.is_same and np.allclose(wanted * inside, 1):
@@ -210,7 +225,7 @@ def times(b: TfliteBuilder, x: Value, factor: np.ndarray) -> Value:
 def adaptive_avg_pool2d(b: TfliteBuilder, x: Value, output_size: Sequence[int]) -> Value:
     """adaptive_avg_pool2d that does not divide -> FULLY_CONNECTED by the constant matrix of means."""
     n, c, h, w = x.type.ints
-    rows, columns = (means(size, out) for size, out in zip((h, w), b.out[0].ints[2:]))
+    rows, columns = (means(size, out) for size, out in zip((h, w), b.out[0].ints[2:], strict=True))
     matrix = np.kron(rows, columns)
     out = b.out[0]
     y = b.reshape(x, (n * c, h * w))
@@ -238,10 +253,7 @@ def by_matrix(b: TfliteBuilder, x: Value, matrix: np.ndarray, quant: Quant | Non
         scale = np.maximum(np.abs(matrix).max(axis=1), 1e-12) / 127
         codes = np.rint(matrix / scale[:, None]).astype(np.int8)
         weight = b.const(codes, DType.INT8, Quant(scale, 0, 0, -128, 127))
-    weights = read_weights(b, x, weight, None)
-    return b.FULLY_CONNECTED(  # type: ignore[no-any-return]
-        x, weights.filter, weights.bias, keep_num_dims=x.type.rank > 2, quant=quant or x.type.quant
-    )
+    return emit_linear(b, x, read_weights(b, x, weight, None), quant or x.type.quant)
 
 
 @lowers("aten.adaptive_max_pool2d", dialect="tflite")

@@ -42,7 +42,7 @@ def _softmax(b: TfliteBuilder, x: Value, out: TensorType) -> Value:
         return b.SOFTMAX(x)  # type: ignore[no-any-return]
     if b.limits.tables and x.type.dtype is DType.INT8 and out.quant.s < FINE:
         return _fine_softmax(b, x, out)
-    return b.requantize(b.SOFTMAX(b.widened(x)), out)
+    return b.requantize(b.SOFTMAX(b.widened(x) if b.limits.int16 else x), out)
 
 
 def _fine_softmax(b: TfliteBuilder, x: Value, out: TensorType) -> Value:
@@ -52,7 +52,9 @@ def _fine_softmax(b: TfliteBuilder, x: Value, out: TensorType) -> Value:
     assert quant is not None
     below = Quant(quant.s, 127, None, *DType.INT8.range)  # x - max, exactly
     difference = b.SUB(x, b.REDUCE_MAX(x, axes=last, keep_dims=True), quant=below)
-    powers = b.lookup(difference, np.exp, difference.type.with_(dtype=DType.INT16, quant=symmetric(1.0)))
+    powers = b.lookup(
+        difference, np.exp, difference.type.with_(dtype=DType.INT16, quant=symmetric(1.0))
+    )
     total = b.SUM(powers, axes=last, keep_dims=True, quant=symmetric(float(count)))
     table = b.const(inverses(count), DType.INT16, symmetric(1.0))
     inverse = b.GATHER(table, b.CAST(total, dtype=DType.INT32))

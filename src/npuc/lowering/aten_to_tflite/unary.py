@@ -38,7 +38,9 @@ QUANTIZED_OPERATORS = {
 GOOD_16 = 16.0
 
 
-def operator_of(kind: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def operator_of(
+    kind: str, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[str, dict[str, Any]]:
     """The operator with attributes for quantized values; ("", {}) where there is none."""
     if kind == "aten.gelu":
         return "GELU", {"approximate": kwargs.get("approximate", "none") == "tanh"}
@@ -129,7 +131,7 @@ def _has(name: str, dtype: DType) -> bool:
 
 def _through_16_bits(b: TfliteBuilder, x: Value, name: str, out: TensorType) -> Value:
     """LOGISTIC or TANH to other parameters than its fixed ones: as INT16, then QUANTIZE."""
-    return b.requantize(b.tflite(name, b.widened(x)), out)
+    return b.requantize(b.tflite(name, b.widened(x) if b.limits.int16 else x), out)
 
 
 def _product(b: TfliteBuilder, x: Value, function: Function) -> Value | None:
@@ -257,4 +259,3 @@ def _text(kind: str) -> str:
 
 
 _register()
-

@@ -1,0 +1,103 @@
+"""What Neutron needs in other forms: products of rank 3, averages with parameters of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from npuc.dialects.tflite import same_parameters
+from npuc.ir import DType, Quant, Value
+from npuc.lowering.aten_to_tflite import linear, pool
+from npuc.lowering.aten_to_tflite.emit_convolution import pad_spatial
+from npuc.lowering.aten_to_tflite.move import broadcast_to
+from npuc.lowering.aten_to_tflite.pool import Window
+from npuc.lowering.aten_to_tflite.weights import read_weights
+from npuc.lowering.registry import lowers
+from npuc.lowering.tflite_builder import TfliteBuilder
+
+#: bytes of a constant matrix of means above which it is not worth it
+MAX_MATRIX = 2**20
+
+
+@lowers("aten.matmul", target="neutron", dialect="tflite")
+def matmul(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """matmul -> BATCH_MATMUL of rank 3, equal batches."""
+    out = b.out[0]
+    if out.quant is None:
+        return linear.matmul(b, x, y)
+    x, y = b.operand(x), b.operand(y)
+    batches = out.ints[:-2]
+    x, y = (broadcast_to(b, v, (*batches, *v.type.ints[-2:])) for v in (x, y))
+    x, y = (b.reshape(v, (prod(batches), *v.type.ints[-2:])) for v in (x, y))
+    return b.as_result(b.reshape(b.BATCH_MATMUL(x, y, quant=out.quant), out.ints))
+
+
+@lowers("aten.avg_pool2d", target="neutron", dialect="tflite")
+def avg_pool2d(
+    b: TfliteBuilder, x: Value, kernel: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], ceil_mode: bool, count_include_pad: bool,
+    divisor_override: int | None,
+) -> Value:  # fmt: skip
+    """avg_pool2d -> AVERAGE_POOL_2D, MEAN of the whole; with other parameters or divisors a
+    DEPTHWISE_CONV_2D; with divisors that differ a product with the matrix of means."""
+    out, quant = b.out[0], x.type.quant
+    rows, columns = pool.windows(b, x, kernel, stride, padding)
+    divisors = _divisors(rows, columns, count_include_pad, divisor_override)
+    whole = rows.is_whole and columns.is_whole and divisor_override is None
+    if quant is None or whole or x.type.dtype is not DType.INT8:
+        return pool.avg_pool2d(
+            b, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
+        )
+    if divisors.min() < divisors.max():
+        return _by_matrix(b, x, rows, columns, divisors)
+    y = pad_spatial(b, b.nhwc(x), [(w.before, w.needed) for w in (rows, columns)])
+    area = rows.kernel * columns.kernel
+    if same_parameters(quant, out.quant) and divisors.flat[0] == area:
+        y = b.AVERAGE_POOL_2D(y, kernel=tuple(kernel), stride=tuple(stride))
+    else:
+        y = _by_weights(b, y, rows, columns, 1 / divisors.flat[0])
+    return b.nchw(y)
+
+
+def _divisors(
+    rows: Window, columns: Window, include_pad: bool, override: int | None
+) -> np.ndarray:
+    """What the sum of each window is divided by."""
+    if override is not None:
+        return np.full((rows.out, columns.out), override)
+    return np.outer(rows.counts(include_pad), columns.counts(include_pad))
+
+
+def _by_weights(b: TfliteBuilder, x: Value, rows: Window, columns: Window, weight: float) -> Value:
+    """Each window's sum times `weight`."""
+    channels = x.type.ints[3]
+    shape = (channels, 1, rows.kernel, columns.kernel)
+    codes = np.full(shape, 127, np.int8)
+    constant = b.const(codes, DType.INT8, Quant(weight / 127, 0, None, -128, 127))
+    weights = read_weights(b, x, constant, None)
+    filter = b.transpose(weights.filter, (1, 2, 3, 0))
+    return b.DEPTHWISE_CONV_2D(  # type: ignore[no-any-return]
+        x, filter, weights.bias, stride=(rows.stride, columns.stride), quant=b.out[0].quant
+    )
+
+
+def _by_matrix(
+    b: TfliteBuilder, x: Value, rows: Window, columns: Window, divisors: np.ndarray
+) -> Value:
+    """The product with a row of weights per position."""
+    n, c, h, w = x.type.ints
+    size = h * w * rows.out * columns.out
+    b.require(size <= MAX_MATRIX, f"an average over {h}x{w} whose divisors differ needs {size} weights "
+              f"(at most {MAX_MATRIX})", "count_include_pad=True has one divisor")  # fmt: skip
+    matrix = np.kron(_reach(rows), _reach(columns)) / divisors.reshape(-1, 1)
+    y = b.reshape(x, (n * c, h * w))
+    return b.reshape(pool.by_matrix(b, y, matrix, b.out[0].quant), b.out[0].ints)
+
+
+def _reach(window: Window) -> np.ndarray:
+    """[out, size]: 1 where a window covers an element."""
+    first = np.arange(window.out) * window.stride - window.before
+    place = np.arange(window.size)[None] - first[:, None]
+    return ((place >= 0) & (place < window.kernel)).astype(np.float64)
