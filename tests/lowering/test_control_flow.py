@@ -220,13 +220,42 @@ def test_convolutions_in_branches(target: str, quantization: str, tolerance: flo
     compare(c, model, samples, tolerance)
 
 
-def test_no_transpose_stays_at_the_borders_of_a_branch() -> None:
-    samples = [(torch.rand(1, 3, 6, 5) + low,) for low in (0.0, -1.0)]
+def shortcut() -> Calls:
+    """A block of a network that the input may skip."""
     model = images()
-    c = npuc.compile(
-        model.eval(), samples[0], target=FP_CF, io_layout="channels_last", progress=False
+    model.function = lambda m, x: m.last(
+        torch.cond(x.mean() > 0, m.yes, lambda u: u.clone(), (m.first(x),))
     )
+    return model
+
+
+def repeated() -> Calls:
+    """A convolution three times."""
+    model = images()
+
+    def run(m: Calls, x: torch.Tensor) -> torch.Tensor:
+        start = (torch.tensor(0), m.first(x))
+        body = lambda i, u: (i + 1, torch.tanh(m.no[0](u)) + torch.relu(u))  # noqa: E731
+        return m.last(while_loop(lambda i, u: i < 3, body, start)[1])
+
+    model.function = run
+    return model
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+@pytest.mark.parametrize("make", [images, shortcut, repeated])
+def test_no_transpose_stays_at_the_borders_of_a_region(
+    make: Callable[[], Calls], quantization: str | None
+) -> None:
+    samples = [(torch.rand(1, 3, 6, 5) + low,) for low in (0.0, -1.0)]
+    model, target = make(), INT_CF if quantization else FP_CF
+    c = npuc.compile(
+        model.eval(), samples[0], target=target, io_layout="channels_last", progress=False,
+        quantization=quantization, **({"calibration": samples} if quantization else {}),
+    )  # fmt: skip
+    assert {"COND_IF", "WHILE_LOOP"} & set(kinds(c))
     assert "TRANSPOSE" not in kinds(c)
+    compare(c, model, samples, 0.06 if quantization else 1e-5)
 
 
 def test_a_condition_that_is_constant_leaves_one_branch() -> None:
@@ -267,6 +296,15 @@ def test_refusals_in_branches_name_the_ops_and_their_lines(target: str) -> None:
     refused = {v.name for v in coverage.refused}
     assert {"cond_then.mul", "cond_else.sin"} <= refused
     assert "cond_else.sub" in {v.name for v in coverage} - refused
+
+
+def test_outputs_are_not_compared_when_rounding_decides_the_branch(monkeypatch: Any) -> None:
+    from npuc.check import check
+
+    monkeypatch.setattr(check, "_path_of_pytorch", lambda *_: [("cond", 0)])
+    c = compiled(two_layers(), rows(1.0, -1.0), INT_CF, "int8")
+    assert c.check is not None and c.check.other_path and not c.check.outputs
+    assert "PyTorch takes another branch" in c.check.summary()
 
 
 # loops -------------------------------------------------------------------------------------------

@@ -64,11 +64,23 @@ def check(
         )
         interpreter.run(*subject.program.module_inputs(inputs))
         report.ops, report.unobserved = interpreter.found, interpreter.unobserved
-        _check_outputs(subject, inputs, [values[v] for v in subject.graph.outputs], report)
+        taken = interpreter.taken
+        report.other_path = bool(taken) and taken != _path_of_pytorch(subject, inputs)
+        if not report.other_path:
+            _check_outputs(subject, inputs, [values[v] for v in subject.graph.outputs], report)
     if undefined:
         raise CheckFailed(undefined[0], why="the TOSA specification leaves this result open",
                           hint="this is a fault of npuc, please report it")  # fmt: skip
     return report
+
+
+def _path_of_pytorch(subject: Subject, inputs: Sequence[Any]) -> list[tuple[str, int]]:
+    """The branches and numbers of iterations of the model itself, as PyTorch runs it."""
+    from npuc.check.per_op import CheckingInterpreter
+
+    interpreter = CheckingInterpreter(subject.program.reference_module(), {}, {})
+    interpreter.run(*subject.program.module_inputs(inputs))
+    return interpreter.taken
 
 
 def _check_outputs(
@@ -104,7 +116,9 @@ def _compare(
     if type.quant is not None:
         got = type.quant.dequantize(array)
         if want.dtype.kind == "f":
-            steps = float(np.abs(array.astype(np.int64) - to_codes(type.quant, want)).max(initial=0))
+            steps = float(
+                np.abs(array.astype(np.int64) - to_codes(type.quant, want)).max(initial=0)
+            )
         else:
             got = array
     error = np.abs(got.astype(np.float64) - want.astype(np.float64))

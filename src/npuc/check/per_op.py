@@ -71,6 +71,8 @@ class CheckingInterpreter(torch.fx.Interpreter):
         self.path = path
         self.found: list[OpCheck] = []
         self.unobserved = 0
+        #: branches and numbers of iterations, in order
+        self.taken: list[tuple[str, int]] = []
 
     def run_node(self, n: torch.fx.Node) -> Any:
         name = self.path + n.name
@@ -128,18 +130,21 @@ class CheckingInterpreter(torch.fx.Interpreter):
         kind = getattr(n.target, "_name", "")
         if kind == "cond":
             taken = bool(args[0])
+            self.taken.append((name, int(taken)))
             path = f"{name}_{'then' if taken else 'else'}."
             return self._inside(args[1 if taken else 2], path, args[3])
         body, path = args[1], f"{name}_body."
-        carried, extra, last = list(args[2]), list(args[3]), None
+        carried, extra, last, count = list(args[2]), list(args[3]), None, 0
         while _holds(args[0](*carried, *extra)):
-            last, carried = carried, list(body(*carried, *extra))
+            last, carried, count = carried, list(body(*carried, *extra)), count + 1
+        self.taken.append((name, count))
         return carried if last is None else self._inside(body, path, [*last, *extra])
 
     def _inside(self, body: torch.fx.GraphModule, path: str, inputs: Sequence[Any]) -> Any:
         inner = CheckingInterpreter(body, self.observed, self.where, path)
         results = inner.run(*inputs)
         self.found += inner.found
+        self.taken += inner.taken
         self.unobserved += inner.unobserved
         return results
 

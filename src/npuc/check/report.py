@@ -33,13 +33,15 @@ class OutputCheck:
 
 @dataclass
 class CheckReport:
-    """What was compared with what. `exact`: every integer equals PyTorch's."""
+    """What was compared with what. `exact`: every integer equals PyTorch's. `other_path`: rounding
+    makes the artifact take another branch than PyTorch, so that outputs are not comparable."""
 
     ops: list[OpCheck] = field(default_factory=list)
     outputs: list[OutputCheck] = field(default_factory=list)
     samples: int = 0
     tolerance: str = ""
     unobserved: int = 0
+    other_path: bool = False
 
     @property
     def worst_op(self) -> OpCheck | None:
@@ -64,6 +66,8 @@ class CheckReport:
             text = f"float error {worst.error:.1e} per op"
         sqnr = [o.sqnr_float for o in self.outputs if o.sqnr_float is not None]
         finite = [s for s in sqnr if math.isfinite(s)]
+        if self.other_path:
+            return text + ", outputs not compared: PyTorch takes another branch on this input"
         return text + (f", {min(finite):.1f} dB against float" if finite else "")
 
     def as_dict(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from npuc.dialects.tosa import Limits, OpBuilder
+from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, Value, sweep
 from npuc.passes.assign_layout import assign_layout
 from npuc.passes.layout.build_problem import captured_values
@@ -16,30 +17,40 @@ Perm = tuple[int, ...]
 def hoist_transposes(graph: Graph, limits: Limits) -> Graph:
     """Branches and loops take and give tensors in the order in which they compute with them.
 
-    A TRANSPOSE of a region's input, or one that makes its output, becomes one of the tensor
-    outside; then the layout of the whole is assigned again.
+    Where a region transposes its input or its output, that happens outside of it, and undone in the
+    regions that do not. Then the layout of all is assigned again; the result is taken if it
+    transposes fewer bytes.
     """
     if not any(op.regions for op in graph.ops):
         return graph
-    hoisted: list[Op] = []
-    graph = _hoist(graph, limits, hoisted)
-    return assign_layout(graph, limits) if hoisted else graph
+    try:
+        hoisted = _hoist(graph, limits)
+    except Unsupported:  # the chip does not take one of the transposes
+        return graph
+    hoisted = assign_layout(hoisted, limits)
+    return hoisted if _bytes_moved(hoisted) < _bytes_moved(graph) else graph
 
 
-def _hoist(graph: Graph, limits: Limits, hoisted: list[Op]) -> Graph:
+def _bytes_moved(graph: Graph) -> int:
+    moves = [op for op in graph.walk() if op.kind == "tosa.TRANSPOSE"]
+    return sum(op.result.type.nbytes for op in moves if op.result.type.is_static)
+
+
+def _hoist(graph: Graph, limits: Limits) -> Graph:
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> Sequence[Value] | None:
         if not op.regions or any(captured_values(region) for region in op.regions):
             return None
-        regions = [_hoist(region, limits, hoisted) for region in op.regions]
-        first = len(operands) - len(regions[0].inputs)  # behind the condition of a COND_IF
-        perms = _branches(regions) if op.name == "COND_IF" else _loop(regions)
-        if not any([*perms.inputs, *perms.outputs]):
-            types = [r.type for r in op.results]
-            return b.emit(op.kind, operands, op.attrs, types, regions, op.loc)
-        hoisted.append(op)
-        regions = [_rebuilt(region, perms, limits) for region in regions]
+        is_loop = op.name == "WHILE_LOOP"
+        regions = [_hoist(region, limits) for region in op.regions]
+        perms = _of_loop(regions) if is_loop else _of_branches(regions)
+        first = len(operands) - len(perms.inputs)  # behind the condition of a COND_IF
+        outputs = [[None] if is_loop else perms.outputs, perms.outputs]
+        regions = [
+            _rebuilt(region, perms.inputs, out, limits)
+            for region, out in zip(regions, outputs, strict=True)
+        ]
         given = [_moved(b, v, p) for v, p in zip(operands[first:], perms.inputs, strict=True)]
-        types = [v.type for v in (given if op.name == "WHILE_LOOP" else regions[0].outputs)]
+        types = [v.type for v in (given if is_loop else regions[0].outputs)]
         results = b.emit(op.kind, [*operands[:first], *given], op.attrs, types, regions, op.loc)
         return [_moved(b, v, p) for v, p in zip(results, perms.outputs, strict=True)]
 
@@ -48,135 +59,80 @@ def _hoist(graph: Graph, limits: Limits, hoisted: list[Op]) -> Graph:
 
 @dataclass
 class _Perms:
-    """`inputs[j]`: what the regions transpose input j by; `outputs[i]`: what makes output i. None:
-    the tensor stays."""
+    """`inputs[j]`: what input j is transposed by outside; `outputs[i]`: what output i is. None: the
+    tensor stays."""
 
     inputs: list[Perm | None]
     outputs: list[Perm | None]
 
 
-def _branches(regions: Sequence[Graph]) -> _Perms:
-    """For each input and output the TRANSPOSE that all branches have there."""
-    inputs = [
-        _read_by([r.inputs[j] for r in regions], regions) for j in range(len(regions[0].inputs))
-    ]
-    outputs = [_made_by(regions, i) for i in range(len(regions[0].outputs))]
-    while True:
-        wrong = [
-            (j, i) for j, i in _passed(regions)
-            if inputs[j] is not outputs[i]
-            and (inputs[j] is None or outputs[i] is None or _inverse(inputs[j]) != outputs[i])
-        ]  # fmt: skip
-        if not wrong:
-            return _Perms(inputs, outputs)
-        for j, i in wrong:
-            inputs[j] = outputs[i] = None
+def _of_branches(regions: Sequence[Graph]) -> _Perms:
+    """The TRANSPOSEs that a branch has at its inputs and outputs."""
+    inputs = [_first([_reads(r, j) for r in regions]) for j in range(len(regions[0].inputs))]
+    outputs = [_first([_makes(r, i) for r in regions]) for i in range(len(regions[0].outputs))]
+    return _Perms(inputs, outputs)
 
 
-def _loop(regions: Sequence[Graph]) -> _Perms:
-    """For each carried value the TRANSPOSE that reads it, if the body's own undoes it."""
-    _, body = regions
-    found: list[Perm | None] = []
-    for j in range(len(body.inputs)):
-        perm = _read_by([r.inputs[j] for r in regions], regions)
-        passes = body.outputs[j] is body.inputs[j]
-        back = body.outputs.count(body.inputs[j]) == passes and (
-            passes or (perm is not None and _made_by([body], j) == _inverse(perm))
-        )
-        found.append(perm if back else None)
-    return _Perms(found, [None if p is None else _inverse(p) for p in found])
+def _of_loop(regions: Sequence[Graph]) -> _Perms:
+    """The TRANSPOSEs that a body has at its inputs; what it gives back is undone."""
+    inputs = [_first([_reads(r, j) for r in regions]) for j in range(len(regions[0].inputs))]
+    return _Perms(inputs, [None if p is None else _inverse(p) for p in inputs])
 
 
-def _read_by(values: Sequence[Value], regions: Sequence[Graph]) -> Perm | None:
-    """The permutation of the TRANSPOSEs that alone read an input of the regions."""
-    found = set()
-    for value, region in zip(values, regions, strict=True):
-        for op in region.readers().get(value, ()):
-            found.add(op.attrs["perms"] if op.kind == "tosa.TRANSPOSE" else None)
+def _first(perms: Sequence[Perm | None]) -> Perm | None:
+    return next((p for p in perms if p is not None), None)
+
+
+def _reads(region: Graph, index: int) -> Perm | None:
+    """The permutation of the TRANSPOSEs that alone read an input."""
+    readers = region.readers().get(region.inputs[index], ())
+    found = {op.attrs["perms"] if op.kind == "tosa.TRANSPOSE" else None for op in readers}
     return found.pop() if len(found) == 1 else None
 
 
-def _made_by(regions: Sequence[Graph], index: int) -> Perm | None:
-    """The permutation of the TRANSPOSEs that make an output; inputs that are handed on aside."""
-    found = set()
-    for region in regions:
-        value = region.outputs[index]
-        if value not in region.inputs:
-            is_transposed = value.op is not None and value.op.kind == "tosa.TRANSPOSE"
-            found.add(value.op.attrs["perms"] if is_transposed else None)  # type: ignore[union-attr]
-    return found.pop() if len(found) == 1 else None
+def _makes(region: Graph, index: int) -> Perm | None:
+    """The permutation of the TRANSPOSE that makes an output."""
+    op = region.outputs[index].op
+    return op.attrs["perms"] if op is not None and op.kind == "tosa.TRANSPOSE" else None
 
 
-def _passed(regions: Sequence[Graph]) -> list[tuple[int, int]]:
-    """Pairs of an input and an output that is the input."""
-    return [
-        (region.inputs.index(value), i)
-        for region in regions
-        for i, value in enumerate(region.outputs)
-        if value in region.inputs
-    ]
-
-
-def _rebuilt(region: Graph, perms: _Perms, limits: Limits) -> Graph:
-    """The region with inputs and outputs in the other order. (The condition of a loop has an output
-    of its own.)"""
+def _rebuilt(
+    region: Graph, inputs: Sequence[Perm | None], outputs: Sequence[Perm | None], limits: Limits
+) -> Graph:
+    """The region with inputs and outputs in the other order."""
     b = OpBuilder(limits)
     new: dict[Value, Value] = {}
-    moved: dict[Value, Perm] = {}
-    for value, perm in zip(region.inputs, perms.inputs, strict=True):
-        type = value.type if perm is None else value.type.transposed(perm)
-        new[value] = b.input(type, value.name)
-        if perm is not None:
-            moved[value] = perm
+    taken: dict[Value, tuple[Value, Perm]] = {}
+    for value, perm in zip(region.inputs, inputs, strict=True):
+        if perm is None:
+            new[value] = b.input(value.type, value.name)
+            continue
+        made = b.input(value.type.transposed(perm), value.name)
+        taken[value] = (made, perm)
+        new[value] = b.transpose(made, _inverse(perm))
     for op in region.ops:
         b.loc = op.loc
-        if op.operands and op.operands[0] in moved:
-            new[op.result] = new[op.operands[0]]
-            continue
-        types = [r.type for r in op.results]
         operands = [new[v] for v in op.operands]
-        for old, made in zip(
-            op.results, b.emit(op.kind, operands, op.attrs, types, op.regions, op.loc), strict=True
-        ):
+        types = [r.type for r in op.results]
+        results = b.emit(op.kind, operands, op.attrs, types, op.regions, op.loc)
+        for old, made in zip(op.results, results, strict=True):
             new[old] = made
             made.name = made.name or old.name
-    outputs = []
-    is_condition = len(region.outputs) != len(perms.outputs)
-    for value, perm in zip(region.outputs, [None] if is_condition else perms.outputs, strict=True):
-        made_by_transpose = perm is not None and value not in moved
-        outputs.append(new[value.op.operands[0] if made_by_transpose else value])  # type: ignore[union-attr]
-    origins = {}
-    alive = _alive(b, outputs)
+    given = [
+        new[v] if p is None else b.transpose(new[v], _inverse(p))
+        for v, p in zip(region.outputs, outputs, strict=True)
+    ]
+    origins = {name: (new[v], p) for name, (v, p) in region.origins.items()}
     for name, (value, perm) in region.origins.items():
-        made = new[value]
-        if value in moved:
-            perm = _after(perm, moved[value])
-        elif made not in alive and value.op is not None and value.op.kind == "tosa.TRANSPOSE":
-            made = new[value.op.operands[0]]
-            perm = _before(perm, value.op.attrs["perms"])
-        origins[name] = (made, perm)
-    return b.finish(outputs, region.name, origins)
-
-
-def _alive(b: OpBuilder, outputs: Sequence[Value]) -> set[Value]:
-    graph = b.finish(outputs)
-    return {*graph.inputs, *(r for op in graph.ops for r in op.results)}
+        if value in taken:
+            made, order = taken[value]
+            origins[name] = (made, order if perm is None else tuple([perm[i] for i in order]))
+    return b.finish(given, region.name, origins)
 
 
 def _moved(b: OpBuilder, value: Value, perm: Perm | None) -> Value:
     return value if perm is None else b.transpose(value, perm)
 
 
-def _inverse(perm: Perm | None) -> Perm:
-    assert perm is not None
+def _inverse(perm: Perm) -> Perm:
     return tuple(sorted(range(len(perm)), key=perm.__getitem__))
-
-
-def _after(origin: Perm | None, perm: Perm) -> Perm:
-    """The permutation against the model's value when what has `origin` is transposed by `perm`."""
-    return perm if origin is None else tuple([origin[p] for p in perm])
-
-
-def _before(origin: Perm | None, perm: Perm) -> Perm:
-    """The permutation against the model's value of what a TRANSPOSE by `perm` gives `origin`."""
-    return _after(origin, _inverse(perm))

@@ -97,6 +97,10 @@ class Branches(Flow):
             yield [(None, (operand, self.node)), *inside]
         for i, item in _items(self.node):
             yield [(None, item), *((p, _outputs(p)[i]) for p in self.bodies)]
+            for p in self.bodies:  # an operand that a branch hands on
+                if _outputs(p)[i] in _inputs(p):
+                    operand = _observed(self.node.args[1][_inputs(p).index(_outputs(p)[i])])
+                    yield [(None, item), (None, (operand, self.node))]
 
 
 class Loop(Flow):
