@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.lowering.harness import constant, given, quant_for
-from tests.tflite.harness import check_tflite, names, refuses_tflite
+from tests.tflite.harness import check_tflite, names
 
 rng = np.random.default_rng(4)
 
@@ -176,22 +176,51 @@ def test_topk_and_sort() -> None:
     check_tflite("aten.topk", (given(codes, q), 3, 1, True, True), torch.topk, out_quant=[q, None])
 
 
-def test_index_put_and_scatter() -> None:
+def put(t: Any, k: Any, values: Any, accumulate: bool) -> Any:
+    return t.clone().index_put(tuple(v for v in k if v is not None), values, accumulate)
+
+
+def put_inner(t: Any, k: Any, values: Any, accumulate: bool) -> Any:
+    t = t.clone()
+    t[tuple(slice(None) if v is None else v for v in k)] = values
+    return t
+
+
+def test_index_put() -> None:
     x, v = normal(5, 4), normal(2, 4)
     i = np.array([3, 0])
-
-    def put(t: Any, k: Any, values: Any, accumulate: bool) -> Any:
-        return t.clone().index_put(tuple(k), values, accumulate)
-
-    check_tflite("aten.index_put", (given(x), (constant(i),), given(v), False), put)
+    for index in (constant(i), given(i)):
+        check_tflite("aten.index_put", (given(x), (index,), given(v), False), put)
     check_tflite("aten.index_put", (given(x), (given(i),), given(v), True), put)
     q = quant_for(np.concatenate([x, v]))
     check_tflite(
         "aten.index_put", (given(x, q), (constant(i),), given(v, q), False), put, out_quant=q
     )
-    refuses_tflite(
-        "aten.index_put", (given(x), (given(i),), given(v), False), put, "computed or repeated"
-    )
+    y = normal(3, 5, 4)
+    cases = [
+        ((None, given(i)), normal(3, 2, 4)), ((None, constant(i)), normal(1, 2, 1)),
+        ((given(i % 3), given(i)), normal(2, 4)), ((given(i % 3), None, given(i)), normal(2, 5)),
+    ]  # fmt: skip
+    for indices, values in cases:
+        check_tflite("aten.index_put", (given(y), indices, given(values), False), put_inner)
+
+
+def test_the_last_write_wins() -> None:
+    x, v = np.zeros((4, 2), np.float32), np.arange(6, dtype=np.float32).reshape(3, 2) + 1
+    i = np.array([2, 1, 2])
+    want = np.array([[0, 0], [3, 4], [5, 6], [0, 0]], np.float32)
+    for index in (constant(i), given(i)):
+        check_tflite(
+            "aten.index_put", (given(x), (index,), given(v), False),
+            lambda t, k, s, a: torch.from_numpy(want),
+        )  # fmt: skip
+
+
+def test_scatter() -> None:
+    x, v = normal(5, 4), normal(2, 4)
+    places = np.array([[0, 1, 2, 3], [4, 3, 0, 1]])
+    check_tflite("aten.scatter.src", (given(x), 0, given(places), given(v)), torch.scatter)
+    check_tflite("aten.scatter.src", (given(x), 0, constant(places), given(v)), torch.scatter)
     places = rng.integers(0, 5, (2, 4))
     check_tflite("aten.scatter_add", (given(x), 0, given(places), given(v)), torch.scatter_add)
 

@@ -125,6 +125,21 @@ def test_comparisons(op: str) -> None:
     check_tflite(kind, (given(ints > 1), given(ints[:1] > 1)), function)
 
 
+@pytest.mark.parametrize("op", ["eq", "ne", "lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("scale", [0.125, 1.0, 3.0])
+def test_comparisons_with_constants_are_exact(op: str, scale: float) -> None:
+    """On the grid of codes and between, at the ends and outside; coarse scales too."""
+    q = Quant(scale, 5)
+    x = q.dequantize(np.arange(-128, 128)).astype(np.float32)
+    function = getattr(torch, op)
+    for code in (0, 0.5, 5, -128, 127, 126.7, 300, -300):
+        number = np.float32((code - 5) * scale)
+        given_x, c = given(x, q), constant(number)
+        check_tflite(f"aten.{op}.Tensor", (given_x, c), lambda a, b: function(a, b.to(a.dtype)))
+        check_tflite(f"aten.{op}.Tensor", (c, given_x), lambda a, b: function(a.to(b.dtype), b))
+    check_tflite(f"aten.{op}.Tensor", (given(x, q), given(x[::-1].copy(), q)), function)
+
+
 def test_logic() -> None:
     x, y = rng.integers(0, 2, (3, 4)) > 0, rng.integers(0, 2, (4,)) > 0
     for op in ("and", "or", "xor"):

@@ -30,16 +30,15 @@ def merge_quantizes(graph: Graph, limits: TfliteLimits) -> Graph:
     ) -> tuple[Value, ...] | None:
         for old, new in zip(op.operands, operands, strict=True):
             readers[new] = uses[old]
-        if not op.kind.startswith("tflite."):
+        if not op.kind.startswith("tflite.") or op.name not in ANY_OPERANDS:
             return None
-        if op.name in ANY_OPERANDS:
-            operands = _sources(op, operands, limits)
+        found = _sources(op, operands, limits)
         if op.name == "QUANTIZE":
-            return _quantize(b, op, operands[0], readers.get(operands[0], 2), limits)
-        if operands == op.operands:
+            return _quantize(b, op, found[0], readers.get(found[0], 2), limits)
+        if found == operands:
             return None
         types = [r.type for r in op.results]
-        return b.emit(op.kind, operands, op.attrs, types, loc=op.loc)
+        return b.emit(op.kind, found, op.attrs, types, loc=op.loc)
 
     return sweep(graph, rewrite, limits.op_builder())
 

@@ -36,7 +36,7 @@ def tflite_target(name: str) -> Target:
     Options: io_type ("int8", "uint8", "int16" or "float32": the type of quantized inputs and
     outputs; default: as the quantization made them), c_header (a C header that describes them).
     """
-    limits = TfliteLimits(name, floats=name != "tflite-int8")
+    limits = TfliteLimits(name, floats=name != "tflite-int8", has_control_flow=True)
     return Target(
         name, DESCRIPTIONS[name], limits, finish_tflite, "tflite", (name,), TFLITE_PASSES,
         prepare=prepare_io,

@@ -29,7 +29,7 @@ class TfliteLimits:
     the rest does. max_stride: of convolutions that run as one operation. int16: whether values may
     have 16 bits. depth_multiplier: whether a depthwise convolution takes several filters per channel.
     spreads: whether TILE, and operands that both broadcast, are taken. per_channel_linear: whether
-    FULLY_CONNECTED takes a scale per output channel.
+    FULLY_CONNECTED takes a scale per output channel. has_control_flow: whether IF and WHILE are.
     `chip` returns why the chip refuses an op that LiteRT has.
     """
 
@@ -44,6 +44,7 @@ class TfliteLimits:
     depth_multiplier: bool = True
     spreads: bool = True
     per_channel_linear: bool = True
+    has_control_flow: bool = False
     chip: ChipPolicy | None = None
     _types: dict[Any, str | None] = field(default_factory=dict, compare=False, repr=False)
 
@@ -132,6 +133,9 @@ def _size_reason(
     return None
 
 
+COMPARISONS = frozenset(
+    {"EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"}
+)
 #: headroom of sums in bits: kernels abort where an operand's scale is this much coarser than the
 #: result's
 SUM_BITS = {DType.INT8: 19, DType.UINT8: 19, DType.INT16: 14}
@@ -142,6 +146,10 @@ def _scale_reason(
 ) -> str | None:
     """Scales that LiteRT's kernels do not survive."""
     out = results[0].quant
+    if name in COMPARISONS:
+        scales = [v.type.quant.s for v in operands if v.type.quant is not None]
+        wide = [s for s in scales if s >= 1]
+        return f"operand scale {wide[0]:g}; comparisons take scales below 1" if wide else None
     if name not in ("ADD", "SUB") or out is None or results[0].dtype not in SUM_BITS:
         return None
     for v in operands:

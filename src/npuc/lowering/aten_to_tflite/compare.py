@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
+from npuc.dialects.tflite import same_parameters
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tflite.operands import aligned, binary, converted, promoted
 from npuc.lowering.registry import lowers
-from npuc.lowering.tflite_builder import TfliteBuilder
+from npuc.lowering.tflite_builder import TfliteBuilder, real_values
 
 COMPARISONS = {
     "aten.eq.Tensor": "EQUAL", "aten.ne.Tensor": "NOT_EQUAL", "aten.lt.Tensor": "LESS",
@@ -29,24 +30,63 @@ def compare(b: TfliteBuilder, x: Value, y: Value) -> Value:
             dtype = DType.INT32
         x, y = converted(b, x, dtype), converted(b, y, dtype)
         return b.tflite(name, *aligned(b, x, y))  # type: ignore[no-any-return]
-    x, y = (_comparable(b, v, quantized) for v in (x, y))
+    return _quantized(b, name, x, y)
+
+
+#: comparison -> the one that holds when the operands change places
+SWAPPED = {
+    "EQUAL": "EQUAL", "NOT_EQUAL": "NOT_EQUAL", "LESS": "GREATER", "GREATER": "LESS",
+    "LESS_EQUAL": "GREATER_EQUAL", "GREATER_EQUAL": "LESS_EQUAL",
+}  # fmt: skip
+#: a code that no value has
+NOWHERE = 2**20
+
+
+def _quantized(b: TfliteBuilder, name: str, x: Value, y: Value) -> Value:
+    """Of codes where that is exact: with a constant, and with equal parameters. LiteRT's kernels
+    take scales below 1."""
+    if x.is_const and not y.is_const:
+        name, x, y = SWAPPED[name], y, x
+    x = b.operand(x)
+    if y.is_const:
+        return _with_codes(b, name, x, _thresholds(name, x, real_values(y)))
+    y = b.operand(y)
     if x.type.dtype is not y.type.dtype:
         x, y = b.widened(x), b.widened(y)
+    assert x.type.quant is not None and y.type.quant is not None
+    if max(x.type.quant.s, y.type.quant.s) < 1:
+        return b.tflite(name, *aligned(b, x, y))  # type: ignore[no-any-return]
+    b.require(
+        same_parameters(x.type.quant, y.type.quant),
+        f"a comparison of values with scales {x.type.quant.s:g} and {y.type.quant.s:g}",
+    )
+    x, y = (b.CAST(v, dtype=DType.INT32) for v in (x, y))
     return b.tflite(name, *aligned(b, x, y))  # type: ignore[no-any-return]
 
 
-def _comparable(b: TfliteBuilder, x: Value, other: Value) -> Value:
-    """A quantized operand; a plain constant gets the parameters of the other, so that equal values
-    have equal codes."""
-    if x.type.quant is not None or not x.is_const:
-        return b.operand(x, other.type)
-    quant = other.type.quant
+def _thresholds(name: str, x: Value, real: np.ndarray) -> np.ndarray:
+    """The codes of `x` that constants stand for: the last below, or the first above, each."""
+    quant = x.type.quant
     assert quant is not None
-    real = x.array.astype(np.float64)
-    inside = quant.dequantize(np.array([quant.qmin, quant.qmax]))
-    if real.min() >= inside[0] and real.max() <= inside[1]:
-        return b.real_const(real, other.type.dtype, quant)
-    return b.real_const(real, other.type.dtype)
+    steps = real / quant.s + quant.zp
+    near = np.rint(steps)
+    steps = np.where(np.abs(steps - near) < 1e-6 * np.maximum(1, np.abs(near)), near, steps)
+    if name in ("EQUAL", "NOT_EQUAL"):
+        codes = np.where(steps == near, near, NOWHERE)
+    else:
+        codes = np.floor(steps) if name in ("GREATER", "LESS_EQUAL") else np.ceil(steps)
+    return np.clip(np.nan_to_num(codes, nan=NOWHERE), -NOWHERE, NOWHERE).astype(np.int32)
+
+
+def _with_codes(b: TfliteBuilder, name: str, x: Value, codes: np.ndarray) -> Value:
+    low, high = x.type.dtype.range
+    quant = x.type.quant
+    assert quant is not None
+    if quant.s < 1 and codes.min() >= low and codes.max() <= high:
+        constant = b.const(codes.astype(x.type.dtype.numpy), x.type.dtype, quant)
+    else:
+        x, constant = b.CAST(x, dtype=DType.INT32), b.const(codes)
+    return b.tflite(name, *aligned(b, x, constant))  # type: ignore[no-any-return]
 
 
 @lowers("aten.logical_and", dialect="tflite")

@@ -11,6 +11,9 @@ from npuc.ir import DType, Value
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder
 
+#: places times rows that are compared to find who writes a row last
+MOST_MATCHES = 2**22
+
 
 @lowers("aten.embedding", dialect="tflite")
 def embedding(b: TfliteBuilder, weight: Value, indices: Value, *_: object) -> Value:
@@ -87,12 +90,7 @@ def index(b: TfliteBuilder, x: Value, indices: Sequence[Value | None]) -> Value:
     order = [*axes, *(i for i in range(x.type.rank) if i not in axes)]
     moved = b.transpose(x, order)
     sizes = moved.type.ints
-    linear: Value | None = None
-    for k, v in enumerate(found):
-        part = _wrapped(b, _index(b, v), sizes[k])
-        part = _linear(b, part, prod(sizes[k + 1 : len(axes)]), np.zeros((), np.int64))
-        linear = part if linear is None else b.ADD(*_ranked(b, linear, part))
-    assert linear is not None
+    linear = _linear_index(b, found, sizes[: len(axes)])
     flat = b.reshape(moved, (prod(sizes[: len(axes)]), *sizes[len(axes) :]))
     y = b.GATHER(flat, linear, axis=0)
     together = axes == list(range(axes[0], axes[0] + len(axes)))
@@ -101,6 +99,22 @@ def index(b: TfliteBuilder, x: Value, indices: Sequence[Value | None]) -> Value:
         front = [rank + i for i in range(count)]
         y = b.transpose(y, [*front, *range(rank), *range(rank + count, y.type.rank)])
     return b.as_result(y)
+
+
+def _linear_index(b: TfliteBuilder, indices: Sequence[Value], sizes: Sequence[int]) -> Value:
+    """One index into axes of `sizes` taken together; the indices broadcast."""
+    linear: Value | None = None
+    for k, v in enumerate(indices):
+        part = _wrapped(b, _index(b, v), sizes[k])
+        part = _linear(b, part, prod(sizes[k + 1 :]), np.zeros((), np.int64))
+        if linear is None:
+            linear = part
+        elif linear.is_const and part.is_const:
+            linear = b.const(linear.array + part.array)
+        else:
+            linear = b.ADD(*_ranked(b, linear, part))
+    assert linear is not None
+    return linear
 
 
 def _ranked(b: TfliteBuilder, *values: Value) -> list[Value]:
@@ -139,21 +153,33 @@ def _topk(b: TfliteBuilder, x: Value, k: int, dim: int, largest: bool) -> tuple[
 def index_put(
     b: TfliteBuilder, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
 ) -> Value:
-    """index_put along the leading axes -> SCATTER_ND of the values, SELECT_V2 by a mask; or ADD."""
+    """index_put -> rows of the indexed axes: SELECT_V2 of the last one written to each; or a sum."""
+    axes = [i for i, v in enumerate(indices) if v is not None]
     found = [v for v in indices if v is not None]
-    b.require(
-        list(indices[: len(found)]) == found and all(v.type.dtype is not DType.BOOL for v in found),
-        "index_put with a mask or along inner axes",
-    )
-    if x.type.quant is not None:
+    b.require(all(v.type.dtype is not DType.BOOL for v in found), "index_put by a mask of booleans")
+    if b.out[0].quant is not None:
         x, values = b.as_result(x), b.requantize(b.operand(values), b.out[0])
-    parts = [_wrapped(b, _index(b, v), n) for v, n in zip(found, x.type.ints, strict=False)]
-    parts = _ranked(b, *parts)
-    places = tuple(np.broadcast_shapes(*[p.type.ints for p in parts]))
-    columns = [b.reshape(_spread(b, p, places), (*places, 1)) for p in parts]
-    where = b.CONCATENATION(*columns, axis=len(places)) if len(columns) > 1 else columns[0]
-    rows = (*places, *x.type.ints[len(found) :])
-    return _scattered(b, x, where, _spread(b, values, rows), accumulate)
+    order = [*axes, *(i for i in range(x.type.rank) if i not in axes)]
+    moved = b.transpose(x, order)
+    sizes, rest = moved.type.ints[: len(axes)], moved.type.ints[len(axes) :]
+    index = _linear_index(b, found, sizes)
+    rows = _rows(b, values, index.type.ints, rest, axes)
+    flat = b.reshape(moved, (prod(sizes), *rest))
+    made = write_rows(b, flat, b.reshape(index, (index.type.size,)), rows, accumulate)
+    back = [order.index(i) for i in range(x.type.rank)]
+    return b.transpose(b.reshape(made, moved.type.ints), back)
+
+
+def _rows(
+    b: TfliteBuilder, values: Value, places: tuple[int, ...], rest: tuple[int, ...], axes: list[int]
+) -> Value:
+    """The values as [number of places, rest...]. Neighbouring indexed axes keep their position."""
+    first = axes[0] if axes == list(range(axes[0], axes[0] + len(axes))) else 0
+    shape = (*rest[:first], *places, *rest[first:])
+    spread = _spread(b, values, shape)
+    count = len(places)
+    front = [*range(first, first + count), *range(first), *range(first + count, len(shape))]
+    return b.reshape(b.transpose(spread, front), (prod(places), *rest))
 
 
 def _spread(b: TfliteBuilder, x: Value, shape: Sequence[int]) -> Value:
@@ -162,19 +188,37 @@ def _spread(b: TfliteBuilder, x: Value, shape: Sequence[int]) -> Value:
     return broadcast_to(b, b.match_rank(x, len(shape)), shape)
 
 
-def _scattered(b: TfliteBuilder, x: Value, where: Value, rows: Value, accumulate: bool) -> Value:
-    """`x` with `rows` at `where`. SCATTER_ND adds what falls on one place."""
+def write_rows(
+    b: TfliteBuilder, x: Value, index: Value, rows: Value, accumulate: bool
+) -> Value:
+    """`x` [R, ...] with `rows` [K, ...] written at `index` [K], the later ones over the earlier."""
+    count, size = rows.type.ints[0], x.type.ints[0]
     if accumulate:
         b.require(x.type.quant is None, "an accumulating index_put of quantized values")
+        where = b.reshape(index, (count, 1))
         return b.ADD(x, b.SCATTER_ND(where, rows, shape=x.type.ints))  # type: ignore[no-any-return]
-    unique = where.is_const and len(
-        np.unique(where.array.reshape(-1, where.type.ints[-1]), axis=0)
-    ) == (where.type.size // where.type.ints[-1])
-    b.require(unique, "index_put at computed or repeated places")
-    flags = np.zeros(x.type.ints, np.bool_)
-    flags[tuple(np.moveaxis(where.array, -1, 0))] = True
-    made = b.SCATTER_ND(where, rows, shape=x.type.ints)
-    return b.SELECT_V2(b.const(flags), made, x)  # type: ignore[no-any-return]
+    if index.is_const:
+        last = np.zeros(size, np.int32)
+        last[index.array] = np.arange(1, count + 1)
+        source: Value = b.const(last)
+    else:
+        b.require(
+            count * size <= MOST_MATCHES, f"{count} computed places of {size} are too many to match"
+        )
+        places = b.const(np.arange(size, dtype=np.int32).reshape(1, size))
+        match = b.EQUAL(b.reshape(index, (count, 1)), places)
+        number = b.const(np.arange(1, count + 1, dtype=np.int32).reshape(count, 1))
+        source = b.SELECT_V2(match, number, b.scalar(0, DType.INT32, 2))
+        source = b.REDUCE_MAX(source, axes=(0,))
+    zero, one = (b.scalar(v, DType.INT32, 1) for v in (0, 1))
+    if source.is_const:
+        written = b.const(source.array > 0)
+        source = b.const(np.maximum(source.array - 1, 0))
+    else:
+        written = b.GREATER(source, zero)
+        source = b.MAXIMUM(b.SUB(source, one), zero)
+    made = b.GATHER(rows, source, axis=0)
+    return b.SELECT_V2(b.reshape(written, (size, *[1] * (x.type.rank - 1))), made, x)  # type: ignore[no-any-return]
 
 
 @lowers("aten.scatter.src", "aten.scatter_add", dialect="tflite")
@@ -194,8 +238,8 @@ def scatter(b: TfliteBuilder, x: Value, dim: int, index: Value, source: Value) -
         x, source = b.as_result(x), b.requantize(b.operand(source), b.out[0])
     source = b.slice(source, [0] * source.type.rank, wanted)
     count = prod(wanted)
-    flat = _scattered(
-        b, b.reshape(x, (x.type.size,)), b.reshape(linear, (count, 1)), b.reshape(source, (count,)),
+    flat = write_rows(
+        b, b.reshape(x, (x.type.size,)), b.reshape(linear, (count,)), b.reshape(source, (count,)),
         b.op.kind == "aten.scatter_add",
     )  # fmt: skip
     return b.reshape(flat, shape)

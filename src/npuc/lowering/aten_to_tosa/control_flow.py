@@ -1,4 +1,4 @@
-"""Branches and loops: COND_IF and WHILE_LOOP, or the same values without control flow."""
+"""Branches and loops: COND_IF and WHILE_LOOP (TFLite: IF, WHILE), or the same values without them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from npuc.lowering.lower import carried_origins, lower_ops
 from npuc.lowering.registry import find_rule, lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
+#: dialect -> its branch and its loop
+KINDS = {"tosa": ("tosa.COND_IF", "tosa.WHILE_LOOP"), "tflite": ("tflite.IF", "tflite.WHILE")}
 REFUSED = "an op in it is not on the target"
 
 
@@ -23,7 +25,7 @@ def cond(b: TosaBuilder, condition: Value, *inputs: Value) -> list[Value]:
     types = b.out
     if b.limits.has_control_flow:
         operands = [b.reshape(condition, ()), *inputs]
-        return list(b.emit("tosa.COND_IF", operands, {}, types, _regions(b)))
+        return list(b.emit(KINDS[b.dialect][0], operands, {}, types, _regions(b)))
     results = [_inline(b, region, inputs) for region in b.op.regions]
     b.require(None not in results, REFUSED)
     select = find_rule("aten.where", b.families, b.dialect)
@@ -41,7 +43,7 @@ def while_loop(b: TosaBuilder, *carried: Value, trips: int | None) -> list[Value
     assert b.op is not None
     types = b.out
     if b.limits.has_control_flow:
-        return list(b.emit("tosa.WHILE_LOOP", carried, {}, types, _regions(b)))
+        return list(b.emit(KINDS[b.dialect][1], carried, {}, types, _regions(b)))
     b.require(
         trips is not None,
         f"{b.limits.name} has no control flow, and how often this loop runs depends on its input",
@@ -75,7 +77,7 @@ def _regions(b: TosaBuilder) -> list[Graph]:
 
 
 def _region(b: TosaBuilder, region: Graph) -> Graph | None:
-    inner = TosaBuilder(b.limits, b.families)
+    inner = type(b)(b.limits, b.families)
     inner.verdicts, inner.path = b.verdicts, f"{b.path}{region.name}."
     new = {v: inner.take_input(v.type, v.name) for v in region.inputs}
     if not lower_ops(inner, region, new):
