@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from npuc.boundary import describe
+from npuc.boundary import describe, io_orders
 from npuc.compilation import Compilation, Coverage
 from npuc.errors import BadInput, Unsupported
-from npuc.ir import Graph, TensorType
+from npuc.ir import Graph, TensorType, pause_collection
 from npuc.targets.target import Target
 
 if TYPE_CHECKING:
@@ -129,7 +129,8 @@ class _Job:
     def stage(self, name: str) -> Iterator[None]:
         """Add the CPU-bound wall time of a stage to `timings`."""
         start = time.perf_counter()
-        yield
+        with pause_collection() if name != "quantize" else nullcontext():
+            yield
         self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - start
 
     def keep_stage(self, name: str, graph: Graph) -> None:
@@ -217,7 +218,7 @@ class _Job:
         port = self.with_state(describe(lowered.graph, self.io_layout, self.program.output_names))
         graph = self.run_passes(lowered.graph)
         with self.stage("target"):
-            output = self.target.finish(graph, self.target)
+            output = self.target.finish(graph, replace(self.target, orders=io_orders(port)))
         return Compilation(
             name=name or self.program.name,
             target=self.target,

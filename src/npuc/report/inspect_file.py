@@ -1,4 +1,4 @@
-"""What is in a file that npuc writes: TOSA, TFLite, VGF, Ethos-U payload, Vela's npz, .pte."""
+"""What is in a file that npuc writes: TOSA, TFLite, VGF, Ethos-U payload, Vela's npz, .pte, Neutron payload."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def inspect_file(path: str) -> dict[str, Any]:
             return {"bytes": len(data), **read(data)}
     known = (
         "TOSA (.tosa), TFLite (.tflite), VGF (.vgf), Ethos-U payload (.bin), Vela raw (.npz), "
-        "ExecuTorch (.pte)"
+        "Neutron payload (.neutron), ExecuTorch (.pte)"
     )
     raise BadInput(f"{path} is none of the files npuc writes", hint=f"known: {known}")
 
@@ -125,6 +125,18 @@ def _method(plan: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _neutron(data: bytes) -> dict[str, Any]:
+    from npuc.targets.neutron_payload import describe_payload
+
+    return describe_payload(data)
+
+
+def _is_neutron(data: bytes) -> bool:
+    from npuc.targets.neutron_payload import is_payload
+
+    return is_payload(data)
+
+
 _READERS = (
     (lambda d: d[4:8] == b"TOSA", _tosa),
     (lambda d: d[4:8] == b"TFL3", _tflite),
@@ -132,4 +144,5 @@ _READERS = (
     (lambda d: d[:15] == b"vela_bin_stream", _payload),
     (lambda d: d[:2] == b"PK", _npz),
     (lambda d: d[4:8] == b"ET12", _pte),
+    (_is_neutron, _neutron),
 )

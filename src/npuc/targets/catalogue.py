@@ -29,10 +29,10 @@ def find_target(name: str | Target, options: Mapping[str, Any] | None = None) ->
     """The target called `name`; BadInput with the nearest names where there is none."""
     if isinstance(name, Target):
         return name.with_options(options or {})
-    return _make(name, (options or {}).get("route")).with_options(options or {})
+    return _make(name, options or {}).with_options(options or {})
 
 
-def _make(name: str, route: str | None = None) -> Target:
+def _make(name: str, options: Mapping[str, Any]) -> Target:
     from npuc.targets.ethos_u import ethos_u_target
     from npuc.targets.ethos_u_tflite import ethos_u_tflite_target
     from npuc.targets.neutron import NAMES, neutron_target
@@ -42,12 +42,12 @@ def _make(name: str, route: str | None = None) -> Target:
     from npuc.targets.vgf import vgf_target
 
     lower = str(name).lower()
-    if lower in ACCELERATORS and route == "tflite":
+    if lower in ACCELERATORS and options.get("route") == "tflite":
         return ethos_u_tflite_target(lower)
     if lower in ACCELERATORS:
         return ethos_u_target(lower)
     if lower in NAMES:
-        return neutron_target(lower)
+        return neutron_target(lower, options)
     if lower in DESCRIPTIONS:
         return tflite_target(lower)
     if lower == "vgf":
@@ -61,4 +61,4 @@ def _make(name: str, route: str | None = None) -> Target:
 
 def targets() -> dict[str, str]:
     """Every target's name and what it is."""
-    return {name: _make(name).description for name in target_names()}
+    return {name: _make(name, {}).description for name in target_names()}

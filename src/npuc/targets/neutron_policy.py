@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from npuc.dialects.tflite import ChipPolicy
-from npuc.ir import DType, TensorType, Value
+from npuc.ir import DType, Graph, TensorType, Value
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,17 @@ class Use:
 Check = Callable[[Use], "str | None"]
 
 
+def fusing_policy(
+    name: str, operands: Sequence[Value], attrs: Mapping[str, Any], results: Sequence[TensorType]
+) -> str | None:
+    """Only why an operator of Neutron does not apply its activation: others may stay on the CPU."""
+    if attrs.get("activation", "NONE") == "NONE" or name not in OPERATORS:
+        return None
+    use = Use(operands, attrs, results, CHIPS["imxrt700"])
+    checks = {no_activation, fused_activation} & set(OPERATORS[name])
+    return next((why for check in checks if (why := check(use)) is not None), None)
+
+
 def policy_of(chip: Chip) -> ChipPolicy:
     """Why the chip refuses an op, or None."""
 
@@ -73,7 +84,7 @@ def policy_of(chip: Chip) -> ChipPolicy:
     ) -> str | None:
         checks = OPERATORS.get(name)
         if checks is None:
-            return "Neutron has no such operator"
+            return ABSENT.get(name, "Neutron has no such operator")
         use = Use(operands, attrs, results, chip)
         return next((why for check in (int8, *checks) if (why := check(use)) is not None), None)
 
@@ -85,7 +96,7 @@ def int8(use: Use) -> str | None:
     types = [v.type for v in use.operands if not (v.is_const and v.type.dtype is DType.INT32)]
     for t in (*types, *use.results):
         if t.dtype is not DType.INT8:
-            return f"it computes on {t.dtype.name}, Neutron on INT8"
+            return f"it needs {t.dtype.name}, Neutron computes on INT8"
     return None
 
 
@@ -266,5 +277,17 @@ OPERATORS: dict[str, tuple[Check, ...]] = {
     "QUANTIZE": (),
 }  # fmt: skip
 
-#: operators that move nothing: a graph of these alone computes nothing
-NOTHING = frozenset({"RESHAPE"})
+#: why an operator that a rule falls back to is not there
+ABSENT = {
+    "CAST": "it needs other types or a table, Neutron has neither",
+    "GATHER": "Neutron gathers nothing",
+    "DEQUANTIZE": "a value is float, Neutron computes on INT8",
+}
+
+
+def idle(graph: Graph) -> str | None:
+    """Why NXP's converter would make nothing of a graph: all it does is to hand on its inputs."""
+    ops = [op for op in graph.walk() if op.kind != "const"]
+    if any(op.name != "RESHAPE" for op in ops):
+        return None
+    return "nothing is left to compute, and NXP's converter takes no such graph"

@@ -30,6 +30,8 @@ TOSA_PASSES = (
     "remove_identities",
 )
 
+Order = tuple[int, ...] | None
+
 
 @dataclass(frozen=True)
 class Artifact:
@@ -56,7 +58,9 @@ class Target:
     in order after lowering. `finish(graph, target)` makes the artifact. `options` are the user's
     settings for the target's tool. `prepare(graph, target)` changes the aten graph before lowering.
     `recipe` are changes to recipes that are given by name, `demands` changes to every recipe: what
-    the target's operators need of quantization.
+    the target's operators need of quantization. `idle(graph)` says why a graph after the passes is
+    nothing for the target. `orders`, of the artifact's inputs and outputs, are set before `finish`:
+    axes from the outermost in memory to the innermost, None where they are in order.
     """
 
     name: str
@@ -70,6 +74,8 @@ class Target:
     prepare: Callable[[Graph, Target], Graph] | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     demands: Mapping[str, Any] = field(default_factory=dict)
+    idle: Callable[[Graph], str | None] | None = None
+    orders: tuple[tuple[Order, ...], tuple[Order, ...]] = ((), ())
 
     @staticmethod
     def named(name: str, **options: Any) -> Target:

@@ -1,0 +1,1 @@
+"""The stand-in under the name of NXP's package, see ../../standin_converter.py."""
