@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
+import npuc
 from tests.lowering.control_flow_models import (
     FP,
     FP_CF,
@@ -29,9 +32,6 @@ from tests.lowering.control_flow_models import (
     shortcut,
     two_layers,
 )
-from torch import nn
-
-import npuc
 
 BRANCHES = {"two_layers": two_layers, "nested": nested, "several_outputs": several_outputs}
 

@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from torch._higher_order_ops import while_loop
+
+import npuc
 from tests.lowering.control_flow_models import (
     FP,
     FP_CF,
@@ -19,9 +22,6 @@ from tests.lowering.control_flow_models import (
     kinds,
     rows,
 )
-from torch._higher_order_ops import while_loop
-
-import npuc
 
 
 @pytest.mark.parametrize(("target", "quantization"), [(FP_CF, None), (INT_CF, "int8")])
