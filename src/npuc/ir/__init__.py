@@ -4,6 +4,7 @@ from npuc.ir.arguments import Operand, pack, unpack
 from npuc.ir.builder import Builder, live_ops
 from npuc.ir.dtype import DType
 from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
+from npuc.ir.pause_collection import pause_collection
 from npuc.ir.sweep import finish_mapped, remove_dead, sweep, sweep_ops
 from npuc.ir.symbolic import Dim, SymbolicShape, SymDim
 from npuc.ir.types import Quant, Shape, TensorType
@@ -27,6 +28,7 @@ __all__ = [
     "finish_mapped",
     "live_ops",
     "pack",
+    "pause_collection",
     "remove_dead",
     "sweep",
     "sweep_ops",

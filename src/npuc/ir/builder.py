@@ -55,18 +55,24 @@ class Builder:
         result_types: Sequence[TensorType] = (),
         regions: Sequence[Graph] = (),
         loc: Loc | None = None,
+        frozen: Any = None,
     ) -> tuple[Value, ...]:
-        """Add an op, or return the results of an equal one. Raises what `verify` raises."""
+        """Add an op, or return the results of an equal one. Raises what `verify` raises.
+
+        frozen: `Op.frozen` of the op whose attributes these are, where it is a copy.
+        """
         operands, attrs = tuple(operands), attrs or {}
         key = None
         if not regions and kind not in SIDE_EFFECTS:
-            key = (kind, operands, _frozen(attrs), tuple(result_types))
+            frozen = frozen or _frozen(attrs)
+            key = (kind, operands, frozen, tuple(result_types))
             found = self._seen.get(key)
             if found is not None:
                 return found
         if self.verify is not None:
             self.verify(kind, operands, attrs, result_types)
         op = Op(kind, operands, attrs, tuple(result_types), tuple(regions), loc or self.loc)
+        op.frozen = frozen
         self.ops.append(op)
         if key is not None:
             self._seen[key] = op.results

@@ -73,7 +73,7 @@ class Value:
 class Op:
     """One operation. `attrs` values are hashable; `regions` are graphs (branches, loop bodies)."""
 
-    __slots__ = ("attrs", "kind", "loc", "operands", "regions", "results")
+    __slots__ = ("attrs", "frozen", "kind", "loc", "operands", "regions", "results")
 
     def __init__(
         self,
@@ -89,6 +89,8 @@ class Op:
         self.attrs = attrs
         self.regions = regions
         self.loc = loc
+        #: the attributes in hashable form, once a builder has made it
+        self.frozen: Any = None
         self.results = tuple(Value(t, self, i) for i, t in enumerate(result_types))
 
     @property

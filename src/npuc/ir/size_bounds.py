@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from npuc.ir.size_terms import Atom, Extreme, Quotient, Symbol, Terms, multiplied, terms_of
+from npuc.ir.size_terms import Atom, Maximum, Quotient, Symbol, Terms, multiplied, terms_of
 
 if TYPE_CHECKING:
     from npuc.ir.symbolic import Dim
@@ -19,16 +18,40 @@ NO_BOUND = -(2**62)
 def lower_bound(terms: Terms) -> int | None:
     """A lower bound of a polynomial; None where it has none.
 
-    Quotients are replaced by the ends of what they can be, (a - b + 1) / b and a / b: so
+    A maximum is one of its operands: the bound is the lower of the two, or the higher one where it
+    is added. Quotients are replaced by the ends of what they can be, (a - b + 1) / b and a / b: so
     `h - 2 * (h // 2)` is found to be 0 or 1. Then each atom is written as its own bound plus (or
     minus) something not negative: so `h * w - h` of positive sizes is found to be not negative.
     """
+    maximum = next((a for m in terms for a in m if isinstance(a, Maximum)), None)
+    if maximum is not None:
+        return _of_cases(terms, maximum)
     found = [_shifted(terms, False), _shifted(terms, True)]
     relaxed = _relaxed(terms)
     if relaxed is not None:
         found += [_shifted(relaxed, False), _shifted(relaxed, True)]
     known = [math.ceil(f) for f in found if f is not None]
     return max(known) if known else None
+
+
+def _of_cases(terms: Terms, maximum: Maximum) -> int | None:
+    bounds = [lower_bound(_with(terms, maximum, terms_of(d))) for d in (maximum.a, maximum.b)]
+    if all(c > 0 and m == (maximum,) for m, c in terms.items() if maximum in m):
+        known = [b for b in bounds if b is not None]
+        return max(known) if known else None
+    return None if None in bounds else min(b for b in bounds if b is not None)
+
+
+def _with(terms: Terms, atom: Atom, replacement: Terms) -> Terms:
+    """The polynomial with an atom replaced."""
+    total: Terms = {}
+    for monomial, factor in terms.items():
+        product: Terms = {(): factor}
+        for part in monomial:
+            product = multiplied(product, replacement if part == atom else {(part,): 1})
+        for m, c in product.items():
+            total[m] = total.get(m, 0) + c
+    return {m: c for m, c in total.items() if c}
 
 
 def _relaxed(terms: Terms) -> Terms | None:
@@ -89,11 +112,10 @@ def _range(atom: Atom) -> tuple[int | None, int | None]:
     """Bounds of an atom."""
     if isinstance(atom, Symbol):
         return atom.lo, atom.hi
-    if isinstance(atom, Extreme):
+    if isinstance(atom, Maximum):
         (al, ah), (bl, bh) = _ends(atom.a), _ends(atom.b)
-        if atom.name == "max":
-            return _best(max, al, bl), None if ah is None or bh is None else max(ah, bh)
-        return None if al is None or bl is None else min(al, bl), _best(min, ah, bh)
+        known = [b for b in (al, bl) if b is not None]
+        return max(known) if known else None, None if ah is None or bh is None else max(ah, bh)
     (al, ah), (bl, bh) = _ends(atom.numerator), _ends(atom.divisor)
     if bl is None or al is None or (al < 0 and bl != bh):
         return None, None
@@ -105,8 +127,3 @@ def _ends(size: Dim) -> tuple[int | None, int | None]:
     if isinstance(size, int):
         return size, size
     return (None if size.lo == NO_BOUND else size.lo), size.hi
-
-
-def _best(choose: Callable[[Iterable[int]], int], *bounds: int | None) -> int | None:
-    known = [b for b in bounds if b is not None]
-    return choose(known) if known else None

@@ -39,18 +39,17 @@ class Quotient:
 
 
 @dataclass(frozen=True)
-class Extreme:
-    """The smallest ("min") or largest ("max") of two sizes."""
+class Maximum:
+    """The larger of two sizes. The smaller one is a + b - max(a, b)."""
 
-    name: str
     a: Dim
     b: Dim
 
     def __str__(self) -> str:
-        return f"{self.name}({self.a}, {self.b})"
+        return f"max({self.a}, {self.b})"
 
 
-Atom = Symbol | Quotient | Extreme
+Atom = Symbol | Quotient | Maximum
 
 
 def terms_of(size: Dim) -> Terms:
@@ -83,11 +82,14 @@ def symbols_of(size: Dim) -> Iterator[Symbol]:
         if isinstance(atom, Symbol):
             yield atom
         else:
-            yield from (s for part in vars(atom).values() for s in _symbols_in(part))
+            yield from (s for part in vars(atom).values() for s in symbols_of(part))
 
 
-def _symbols_in(part: Any) -> Iterator[Symbol]:
-    return iter(()) if isinstance(part, str) else symbols_of(part)
+def written(monomial: Monomial, factor: int) -> str:
+    """`3*n*(h//2)`, for a positive factor."""
+    alone = factor == 1 and len(monomial) == 1
+    texts = [f"({a})" if isinstance(a, Quotient) and not alone else str(a) for a in monomial]
+    return "*".join(texts if factor == 1 and texts else [str(factor), *texts])
 
 
 def _factor(size: Dim) -> str:

@@ -33,7 +33,9 @@ def sweep_ops(graph: Graph, rewrite: Rewrite, builder: Builder, new: dict[Value,
         if results is None:
             regions = [_sweep_region(r, rewrite, builder, new) for r in op.regions]
             types = [r.type for r in op.results]
-            results = builder.emit(op.kind, operands, op.attrs, types, regions, op.loc)
+            results = builder.emit(
+                op.kind, operands, op.attrs, types, regions, op.loc, op.frozen
+            )
         for old, value in zip(op.results, results):
             new[old] = value
             if not value.name:

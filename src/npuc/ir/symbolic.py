@@ -18,7 +18,7 @@ from npuc.errors import Reason, Unsupported
 from npuc.ir.size_bounds import NO_BOUND, lower_bound
 from npuc.ir.size_terms import (
     Atom,
-    Extreme,
+    Maximum,
     Monomial,
     Quotient,
     Symbol,
@@ -27,6 +27,7 @@ from npuc.ir.size_terms import (
     order,
     symbols_of,
     terms_of,
+    written,
 )
 
 
@@ -49,17 +50,12 @@ class SymDim:
 
     @cached_property
     def name(self) -> str:
-        """The expression as text."""
-        parts = []
-        for monomial, factor in sorted(self.terms.items(), key=lambda t: (-len(t[0]), str(t[0]))):
-            text = "*".join(map(str, monomial))
-            if monomial and abs(factor) != 1:
-                text = f"{abs(factor)}*{text}"
-            sign = "-" if factor < 0 else "+"
-            parts.append((sign, text or str(abs(factor))))
-        first, *rest = parts
-        head = first[1] if first[0] == "+" else "-" + first[1]
-        return " ".join([head, *(f"{sign} {text}" for sign, text in rest)])
+        """The expression as text, what is added first."""
+        order = sorted(self.terms.items(), key=lambda t: (t[1] < 0, -len(t[0]), str(t[0])))
+        (head, factor), *rest = order
+        text = written(head, factor) if factor > 0 else f"-{written(head, -factor)}"
+        more = [f" {'-' if c < 0 else '+'} {written(m, abs(c))}" for m, c in rest]
+        return "".join([text, *more])
 
     @cached_property
     def lo(self) -> int:
@@ -172,7 +168,7 @@ class SymDim:
 
     def __array_ufunc__(self, function: Any, method: str, *operands: Any, **options: Any) -> Any:
         """numpy's integers beside a size count as ints."""
-        plain = [o.item() if hasattr(o, "item") else o for o in operands]
+        plain = [o.item() if getattr(o, "ndim", None) == 0 else o for o in operands]
         compute = _UFUNCS.get(getattr(function, "__name__", ""))
         if method != "__call__" or compute is None or not all(map(_is_size, plain)):
             self._needed()
@@ -231,24 +227,18 @@ def smallest(size: Dim) -> int:
 
 
 def at_least(a: Dim, b: Dim) -> Dim:
-    """The larger of two sizes, max(a, b)."""
-    return extreme("max", a, b)
+    """The larger of two sizes, decided where the bounds allow."""
+    if smallest(a - b) >= 0:
+        return a
+    if smallest(b - a) >= 0:
+        return b
+    first, second = sorted((a, b), key=str)
+    return _of({(Maximum(first, second),): 1})
 
 
 def at_most(a: Dim, b: Dim) -> Dim:
-    """The smaller of two sizes, min(a, b)."""
-    return extreme("min", a, b)
-
-
-def extreme(name: str, a: Dim, b: Dim) -> Dim:
-    """min(a, b) or max(a, b), decided where the bounds allow."""
-    difference = a - b
-    if smallest(difference) >= 0:
-        return a if name == "max" else b
-    if smallest(-difference) >= 0:
-        return b if name == "max" else a
-    first, second = sorted((a, b), key=str)
-    return _of({(Extreme(name, first, second),): 1})
+    """The smaller of two sizes, decided where the bounds allow."""
+    return a + b - at_least(a, b)
 
 
 def floor_divide(a: Dim, b: Dim) -> Dim:
@@ -283,7 +273,7 @@ def _replaced(atom: Atom, value: Callable[[Symbol], Dim | None]) -> Dim:
         return _of({(atom,): 1}) if found is None else found
     if isinstance(atom, Quotient):
         return floor_divide(substitute(atom.numerator, value), substitute(atom.divisor, value))
-    return extreme(atom.name, substitute(atom.a, value), substitute(atom.b, value))
+    return at_least(substitute(atom.a, value), substitute(atom.b, value))
 
 
 # -- canonical forms ----------------------------------------------------------------------------
@@ -343,8 +333,9 @@ def _divide_by_expression(a: Dim, b: SymDim) -> Dim:
         if len(terms_of(remaining)) < len(rest):
             whole, rest = _sum(whole, part), dict(terms_of(remaining))
     left_over = _of(rest)
-    if smallest(left_over) >= 0 and smallest(b - left_over) > 0:
-        return whole
+    for part in (0, -1):
+        if smallest(left_over - part * b) >= 0 and smallest((part + 1) * b - left_over) > 0:
+            return _sum(whole, part)
     return _sum(whole, _of({(Quotient(left_over, b),): 1}))
 
 

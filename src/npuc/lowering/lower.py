@@ -1,4 +1,4 @@
-"""Lowers a graph of aten ops by running each op's rule; an op is supported if and only if its rule runs."""
+"""Lowers a graph of aten ops by running each op's rule: what runs is what is supported."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from npuc.errors import Reason, Unsupported
-from npuc.ir import DType, Graph, Loc, Op, Value
+from npuc.ir import DType, Graph, Loc, Op, Value, pause_collection
 from npuc.lowering.registry import call_rule, find_rule
 from npuc.lowering.rule_builder import RuleBuilder
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -46,7 +47,8 @@ def lower(graph: Graph, limits: Any, families: tuple[str, ...] = ()) -> Lowered:
     """
     builder = builder_for(limits, families)
     new = {v: builder.take_input(v.type, v.name) for v in graph.inputs}
-    lower_ops(builder, graph, new)
+    with pause_collection():
+        lower_ops(builder, graph, new)
     outputs = [builder.give_output(new[v], v.type) for v in graph.outputs]
     origins = {**builder.inner_origins, **carried_origins(graph, new)}
     return Lowered(builder.finish(outputs, graph.name, origins), builder.verdicts)
@@ -66,7 +68,7 @@ def lower_ops(builder: RuleBuilder, graph: Graph, new: dict[Value, Value]) -> bo
         except Unsupported as refusal:
             taken, reason = False, located(refusal, op, builder.path)
             results = tuple(Value(builder.carried_type(r.type)) for r in op.results)
-        for old, value in zip(op.results, results):
+        for old, value in zip(op.results, results, strict=False):
             new[old] = value
             value.name = value.name or old.name
         if op.kind != "const" or reason is not None:
@@ -101,7 +103,7 @@ def lower_op(builder: RuleBuilder, op: Op, operands: tuple[Value, ...]) -> tuple
     builder.admit([v.type for v in (*op.operands, *op.results)])
     expected = tuple(builder.carried_type(r.type) for r in op.results)
     results = call_rule(rule, builder, op, operands, expected)
-    for value, type in zip(results, expected):
+    for value, type in zip(results, expected, strict=False):
         if value.type != type:
             raise TypeError(f"rule of {op.kind} at {op.loc} gives {value.type}, not {type}")
     if len(results) != len(expected):
@@ -115,7 +117,7 @@ def _constant(builder: RuleBuilder, op: Op) -> Value:
     if type.dtype is DType.INT32 and array.dtype == np.int64 and array.size:
         lo, hi = int(array.min()), int(array.max())
         builder.require(
-            -(2**31) <= lo and hi < 2**31, f"int64 constant with values {lo}..{hi} exceeds int32"
+            lo >= -(2**31) and hi < 2**31, f"int64 constant with values {lo}..{hi} exceeds int32"
         )
     with np.errstate(over="ignore"):
         array = array.astype(type.dtype.numpy, copy=False)
