@@ -5,9 +5,7 @@ from __future__ import annotations
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.errors import Unsupported
 from npuc.ir import DType, Graph, Op, Value, sweep
-from npuc.passes.merge_rescales import scale_of, zero_points
-
-NARROW = (DType.INT8, DType.INT16)
+from npuc.passes.cast_widenings import widens
 
 
 def narrow_products(graph: Graph, limits: Limits) -> Graph:
@@ -36,10 +34,4 @@ def narrow_products(graph: Graph, limits: Limits) -> Graph:
 def _before_widening(x: Value) -> Value | None:
     """The operand of a RESCALE by one without zero points, to INT32."""
     op = x.op
-    if op is None or op.kind != "tosa.RESCALE" or op.operands[0].type.dtype not in NARROW:
-        return None
-    if op.attrs["per_channel"] or op.attrs["input_unsigned"]:
-        return None
-    if not all(v.is_const for v in op.operands[1:]) or any(zero_points(op)):
-        return None
-    return op.operands[0] if float(scale_of(op)[0]) == 1.0 else None
+    return op.operands[0] if op is not None and op.kind == "tosa.RESCALE" and widens(op) else None

@@ -42,7 +42,8 @@ def bytes_of_table(b: TosaBuilder, codes: Value, entries: np.ndarray) -> Value:
     entries = np.rint(entries).astype(np.int64)
     high = b.TABLE(codes, b.const((entries >> 8).astype(np.int8)))
     low = b.TABLE(codes, b.const(((entries & 255) - 128).astype(np.int8)))
-    high, low = b.rescale(high, 256.0, DType.INT32), b.rescale(low, 1.0, DType.INT32, in_zp=-128)
+    high = b.LOGICAL_LEFT_SHIFT(b.rescale(high, 1.0, DType.INT32), number(b, high, 8))
+    low = b.ADD(b.rescale(low, 1.0, DType.INT32), number(b, low, 128))
     return b.ADD(high, low)  # type: ignore[no-any-return]
 
 

@@ -117,20 +117,22 @@ class Deviation:
 
 
 def normalize(
-    b: TosaBuilder, x: Value, rows: Rows, eps: float, center: bool = True, precise: bool = False
-) -> tuple[Value, float]:
+    b: TosaBuilder, x: Value, rows: Rows, eps: float, center: bool = True, precise: bool = False,
+    narrow: bool = False,
+) -> tuple[Value, float]:  # fmt: skip
     """(x - mean) / sqrt(var + eps) of the quantized `x`: an INT32 and what its step is worth.
 
     Without `center` the mean is left out (root mean square). `precise`: for 16-bit results.
+    `narrow`: full-size values have 16 bits where it can be, which is faster on Ethos-U.
     """
     quant = x.type.quant
     if quant is None or x.type.dtype not in (DType.INT8, DType.INT16):
         b.refuse(f"normalization of {x.type.dtype.name} values, not quantized to 8 or 16 bits")
     assert quant is not None
     floor = eps / quant.s**2  # eps in squared steps of x
-    if precise or rows.count(x.type.ints) > LONGEST_NARROW:
-        return _wide_normalize(b, x, rows, floor, center, precise)
-    return _narrow_normalize(b, x, rows, floor, center)
+    if narrow and not precise and rows.count(x.type.ints) <= LONGEST_NARROW:
+        return _narrow_normalize(b, x, rows, floor, center)
+    return _wide_normalize(b, x, rows, floor, center, precise)
 
 
 def _narrow_normalize(
@@ -194,8 +196,8 @@ def _wide_normalize(
 ) -> tuple[Value, float]:
     """In 32 bits."""
     count = rows.count(x.type.ints)
-    deviation = deviation_from_mean(b, x, rows, count) if center else _from_zero(b, x)
-    v, shift = _sum_of_squares(b, deviation, rows, floor, center)
+    deviation = _exact_deviation(b, x, rows, count) if center else _wide_from_zero(b, x)
+    v, shift = _sum_of_squares(b, deviation, rows, floor, center, early=not precise)
     tiny = round(count * floor * deviation.fine**2 * 2.0**-shift)
     v = b.ADD(v, number(b, v, max(tiny, 1)))
     r = precise_inverse_sqrt(b, v) if precise else inverse_sqrt(b, v)
@@ -207,19 +209,23 @@ def _wide_normalize(
 
 
 def _sum_of_squares(
-    b: TosaBuilder, deviation: Deviation, rows: Rows, floor: float, center: bool
-) -> tuple[Value, int]:
-    """(v, shift): the sum of the squared deviations is v << shift; with eps v is below 2**29."""
+    b: TosaBuilder, deviation: Deviation, rows: Rows, floor: float, center: bool,
+    early: bool = False,
+) -> tuple[Value, int]:  # fmt: skip
+    """(v, shift): the sum of the squared deviations is v << shift; with eps v is below 2**29.
+
+    `early`: the squares are shifted by as much, so that their sum needs no RESCALE.
+    """
     d, square = deviation.value, deviation.reach**2
     shape = d.type.ints
     count = rows.count(shape)
     limit = count * square / (4 if center else 1)  # of the sum: half the range is the most
     length = _stages(shape[rows.axes[0]])[0] if rows.axes else shape[1] // max(rows.groups, 1)
     most = max(min(square * length, limit), square)  # of a square and of the first sum
-    first = max(ceil(log2(most) - SUM_BITS), 0)
+    whole = limit + count * floor * deviation.fine**2
+    first = max(ceil(log2(most) - SUM_BITS), ceil(log2(whole) - RESCALED_BITS) if early else 0, 0)
     squares = Sum(multiply(b, d, d, first), square * 2.0**-first, first, limit)
     total = sum_rows(b, squares, rows)
-    whole = limit + count * floor * deviation.fine**2
     shift = max(ceil(log2(whole) - RESCALED_BITS), total.shift)
     if shift == total.shift:
         return total.value, shift
@@ -237,6 +243,26 @@ def deviation_from_mean(b: TosaBuilder, x: Value, rows: Rows, count: int) -> Dev
     codes = b.rescale(b.rescale(x, 128.0, DType.INT16), 1.0, DType.INT32)
     narrow = b.rescale(b.SUB(codes, b.rescale(mean, 1.0, DType.INT32)), 1.0, DType.INT16)
     return Deviation(b.rescale(narrow, 1.0, DType.INT32), 128.0, 2.0**15)
+
+
+def _exact_deviation(b: TosaBuilder, x: Value, rows: Rows, count: int) -> Deviation:
+    """x - mean in 32 bits: count * x - sum, exactly, unless a row is too long for that."""
+    bits, codes = x.type.dtype.bits, b.rescale(x, 1.0, DType.INT32)
+    total = sum_rows(b, Sum(codes, 2.0 ** (bits - 1)), rows)
+    fine, mean = count, total.value
+    if total.shift or fine << bits > 2**30:
+        fine = 2 ** (29 - bits)
+        mean = b.rescale(total.value, fine * 2.0**total.shift / count, DType.INT32)
+    deviation = b.SUB(multiply(b, codes, number(b, codes, fine)), mean)
+    return Deviation(deviation, fine, fine * 2.0**bits)
+
+
+def _wide_from_zero(b: TosaBuilder, x: Value) -> Deviation:
+    """x itself in 32 bits, for the root mean square."""
+    assert x.type.quant is not None
+    if x.type.dtype is DType.INT16:
+        return Deviation(b.rescale(x, 1.0, DType.INT32), 1.0, 2.0**15)
+    return Deviation(b.rescale(x, 128.0, DType.INT32, in_zp=x.type.quant.zp), 128.0, 2.0**15)
 
 
 def _from_zero(b: TosaBuilder, x: Value) -> Deviation:

@@ -39,10 +39,29 @@ ApplyAffine = Callable[[TosaBuilder, Value, float, Affine, TensorType], Value]
 def multiply_and_add(
     b: TosaBuilder, z: Value, worth: float, affine: Affine, out: TensorType
 ) -> Value:
-    """z * gamma + beta as MUL and ADD by 16-bit constants; `worth` is that of a step of z."""
+    """z * gamma + beta as MUL and ADD of INT32; `worth` is that of a step of z."""
+    gamma, beta = affine.gamma, affine.beta
+    room = 0.0 if beta is None else float(np.abs(beta).max())
+    if gamma is None and room > worth * 2.0**29:
+        gamma = np.ones(1)
+    y = z  # below 2**29, and so is each addend
+    if gamma is not None:
+        factor, scale = _factor(b, z, gamma, affine.axis)
+        shift = 16 + max(ceil(log2(max(room / (worth * scale * 2.0**16), 1.0)) - 29), 0)
+        y = multiply(b, z, b.rescale(factor, 1.0, DType.INT32), shift)
+        worth *= scale * 2.0**shift
+    if beta is not None:
+        y = b.ADD(y, _along(b, z, np.rint(beta / worth), affine.axis, DType.INT32))
+    return b.requantize(y, np.float64(worth), out)
+
+
+def narrow_multiply_and_add(
+    b: TosaBuilder, z: Value, worth: float, affine: Affine, out: TensorType
+) -> Value:
+    """The same with products and sums of 16 bits, which Ethos-U fuses, for 8-bit results."""
     assert out.quant is not None
     if out.dtype is not DType.INT8:
-        return _wide_multiply_and_add(b, z, worth, affine, out)
+        return multiply_and_add(b, z, worth, affine, out)
     gamma, beta = affine.gamma, affine.beta
     y = z
     if gamma is not None:
@@ -59,24 +78,6 @@ def multiply_and_add(
     addend = _along(b, z, np.rint(beta / step), affine.axis, DType.INT16)
     y = b.ADD(b.rescale(y16, 1.0, DType.INT32), b.rescale(addend, 1.0, DType.INT32))
     return b.requantize(y, np.float64(step), out)
-
-
-def _wide_multiply_and_add(
-    b: TosaBuilder, z: Value, worth: float, affine: Affine, out: TensorType
-) -> Value:
-    """The same in 32 bits, for 16-bit results."""
-    y = z
-    room = 0.0 if affine.beta is None else float(np.abs(affine.beta).max())
-    if affine.gamma is not None:
-        factor, scale = _factor(b, z, affine.gamma, affine.axis)
-        shift = 16 + max(ceil(log2(max(room / (worth * scale * 2.0**16), 1.0)) - 29), 0)
-        y = multiply(b, z, b.rescale(factor, 1.0, DType.INT32), shift)
-        worth *= scale * 2.0**shift
-    if affine.beta is not None:
-        step = max(worth * 2, room / 2.0**29)
-        addend = _along(b, z, np.rint(affine.beta / step), affine.axis, DType.INT32)
-        y, worth = b.ADD(b.rescale(y, worth / step, DType.INT32), addend), step
-    return b.requantize(y, np.float64(worth), out)
 
 
 def _factor(b: TosaBuilder, like: Value, gamma: np.ndarray, axis: int) -> tuple[Value, float]:
