@@ -20,9 +20,9 @@ CONV = ((1, 1), (1, 1, 1, 1), (1, 1), False, (0, 0))
 CASES = [
     ("convolution", (N, 4, 8, 8), (N, 6, 8, 8), (W[6, 4, 3, 3], None, *CONV, 1), True),
     ("convolution", (N, 4, 8, 8), (N, 4, 8, 8), (W[4, 2, 3, 3], None, *CONV, 2), False),
-    ("convolution", (1, 4, 8, N), (1, 6, 8, N), (W[6, 4, 3, 3], None, *CONV, 1), False),
+    ("convolution", (1, 4, 8, N), (1, 6, 8, N), (W[6, 4, 3, 3], None, *CONV, 1), True),
     ("convolution", (N, 4, 8, 8), (N, 6, 16, 16),
-     (W[4, 6, 2, 2], None, (2, 2), (0, 0, 0, 0), (1, 1), True, (0, 0), 1), False),
+     (W[4, 6, 2, 2], None, (2, 2), (0, 0, 0, 0), (1, 1), True, (0, 0), 1), True),
     ("max_pool2d", (N, 4, 8, 8), (N, 4, 4, 4), ((2, 2), (2, 2), (0, 0), (1, 1), False), True),
     ("max_pool2d", (N, 4, 9, 9), (N, 4, 4, 4), ((2, 2), (2, 2), (0, 0), (1, 1), False), False),
     ("avg_pool2d", (N, 4, 8, 8), (N, 4, 8, 8), ((3, 3), (1, 1), (1, 1), False, True, None), True),

@@ -215,9 +215,9 @@ def _piece(node: Node, values: Any, index: int) -> View | None:
         "unsafe_split",
         "unsafe_chunk",
     ):
-        start = sum(hint_of(v.shape[dim]) for v in values[:index])
+        start = sum(v.shape[dim] for v in values[:index])
         call, scatter = aten.slice.Tensor, aten.slice_scatter.default
-        rest = (dim, start, start + hint_of(values[index].shape[dim]))
+        rest = (dim, start, start + values[index].shape[dim])
     else:
         return None
 

@@ -17,9 +17,15 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from npuc.errors import Unsupported
 from npuc.frontend import expand_attention, expand_recurrent, expand_small
 from npuc.frontend.functionalize import make_functional
+from npuc.frontend.guards import no_guesses
+from npuc.frontend.placed import placed
+from npuc.frontend.size_nodes import compute_sizes
+from npuc.frontend.source_location import loc_of
 from npuc.frontend.splice import Splice, fake_mode_of, fetch, kind_of, replace
+from npuc.frontend.symbolic import Sizes
 
 Formula = Callable[..., Any]
 
@@ -34,13 +40,16 @@ FORMULAS: dict[str, Formula] = {
 _IDENTITIES = ("aten.detach", "aten.alias", "aten.lift_fresh")
 
 
-def expand(gm: GraphModule, known: Callable[[str], bool]) -> list[str]:
+def expand(
+    gm: GraphModule, known: Callable[[str], bool], sizes: Sizes | None = None
+) -> list[str]:
     """Expand in place every op whose kind is not known, until only known kinds remain.
 
     Args:
         gm: an FX graph of ATen ops with meta["val"] (torch.export; q/dq nodes may lack it).
             Sub-graphs of control flow are expanded too.
         known: tells whether the op of a kind ("aten.conv2d", "aten.add.Tensor") stays.
+        sizes: what the program's symbolic sizes are.
 
     Returns the kinds that were expanded, in the order of the graph. Ops that nothing expands
     stay as they are: whoever needs a rule for them says so.
@@ -48,7 +57,7 @@ def expand(gm: GraphModule, known: Callable[[str], bool]) -> list[str]:
     done: list[str] = []
     for child in gm.children():
         if isinstance(child, GraphModule):
-            done += expand(child, known)
+            done += expand(child, known, sizes)
     mode = fake_mode_of(gm)
     todo: list[tuple[Node, frozenset[str]]] = [
         (node, frozenset()) for node in reversed(gm.graph.nodes)
@@ -61,12 +70,17 @@ def expand(gm: GraphModule, known: Callable[[str], bool]) -> list[str]:
         # `within` stops decompositions that lead back to the op they came from.
         if kind in within or known(kind) or _is_quantization(kind):
             continue
-        new = _expand_node(gm, node, kind, mode)
+        try:
+            with no_guesses(mode, sizes):
+                new = _expand_node(gm, node, kind, mode)
+        except Unsupported as error:
+            raise placed(error, kind, loc_of(node.meta, node.name, kind)) from None
         if new is None:
             continue
         done.append(kind)
         todo += [(made, within | {kind}) for made in reversed(new)]
     if done:
+        compute_sizes(gm)
         gm.recompile()
     return done
 

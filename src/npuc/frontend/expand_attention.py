@@ -77,7 +77,8 @@ def _rows_of_groups(shape: torch.Size, key_heads: int) -> list[Any]:
 def _causal_mask(s: Splice, scores: Node) -> Node:
     length, keys = s.value(scores).shape[-2:]
     if not isinstance(length, int) or not isinstance(keys, int):
-        raise Unsupported(f"a causal mask needs fixed lengths, not {length} and {keys}")
+        rows, columns = s(aten.arange.default, length), s(aten.arange.default, keys)
+        return s(aten.le.Tensor, columns, s(aten.unsqueeze.default, rows, 1))
     return s.constant(torch.ones(length, keys, dtype=torch.bool).tril(), "causal_mask")
 
 

@@ -235,8 +235,9 @@ def _weights(params: list[Node], has_biases: bool) -> Weights:
 
 def _pick(s: Splice, states: Node, index: int) -> Node:
     """The state of one layer and direction from [layers * directions, batch, width]."""
-    if is_zero(s, states):
-        return s.constant(torch.zeros(s.value(states).shape[1:], dtype=s.value(states).dtype), "h0")
+    shape, dtype = s.value(states).shape[1:], s.value(states).dtype
+    if is_zero(s, states) and all(isinstance(n, int) for n in shape):
+        return s.constant(torch.zeros(shape, dtype=dtype), "h0")
     if s.value(states).shape[0] == 1:
         return s(aten.squeeze.dim, states, 0)
     return s(aten.select.int, states, 0, index)

@@ -18,6 +18,7 @@ from npuc.errors import Reason, Unsupported
 from npuc.frontend.aliases import Cell, may_share, view_of
 from npuc.frontend.functionalize import functional_overload
 from npuc.frontend.fx_targets import aten_op, compares, with_same_arguments, without_dim_order
+from npuc.frontend.size_nodes import compute_sizes
 from npuc.frontend.source_location import loc_of
 from npuc.frontend.splice import fake_mode_of, fetch, kind_of
 from npuc.frontend.training_mode import refuse_training
@@ -129,6 +130,8 @@ class FunctionalCopy:
         used = {n.target for n in self.graph.nodes if n.op == "get_attr"}
         root = {k: v for k, v in self.root.items() if k in used}
         gm = GraphModule(root, self.graph, name or "Program")
+        compute_sizes(gm)
+        gm.recompile()
         return gm.eval()
 
     def read(self, value: Any) -> Any:

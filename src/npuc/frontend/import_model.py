@@ -45,7 +45,7 @@ def prepare(program: Program, known_kinds: Set[str]) -> None:
         fold_batch_norm(gm)
         norms = {"aten.batch_norm", "aten.native_batch_norm"}
         statistics = any(_takes_batch_statistics(node) for node in gm.graph.nodes)
-        expand(gm, (known - norms if statistics else known).__contains__)
+        expand(gm, (known - norms if statistics else known).__contains__, program.sizes)
 
 
 def _graphs(gm: Any) -> Iterator[Any]:

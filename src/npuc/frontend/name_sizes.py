@@ -36,6 +36,11 @@ def symbols_of(gm: GraphModule, ranges: Mapping[Any, Any]) -> dict[str, Dim]:
     return found
 
 
+def symbols_between(ranges: Mapping[Any, Any]) -> dict[str, Dim]:
+    """torch's symbols with the bounds of its tracing."""
+    return {str(s): SymDim(str(s), *_bounds(bound)) for s, bound in ranges.items()}
+
+
 def renamed(
     symbols: Mapping[str, Dim], dynamic_shapes: Any, forward: Any, inputs: Any,
     tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor],
@@ -95,11 +100,10 @@ def _bounds(bound: Any) -> tuple[int, int | None]:
 
 
 def _finite(bound: Any) -> int | None:
-    try:
-        value = int(bound)
-    except (TypeError, ValueError, OverflowError):
+    """A bound of torch's as a number; None where it stands for no bound."""
+    if not getattr(bound, "is_Integer", False) or abs(int(bound)) >= _UNBOUNDED:
         return None
-    return value if abs(value) < _UNBOUNDED else None
+    return int(bound)
 
 
 def refuse_open_sizes(graph: Graph, target: str) -> None:

@@ -31,7 +31,7 @@ class Sizes:
         if isinstance(size, int):
             return size
         fixed = size.node.maybe_as_int()
-        return int(fixed) if fixed is not None else self._size(size.node.expr)
+        return int(fixed) if fixed is not None else self.of(size.node.expr)
 
     def shape(self, value: torch.Tensor) -> tuple[Dim, ...]:
         """The shape of a (fake) tensor."""
@@ -43,7 +43,8 @@ class Sizes:
             if not isinstance(size, int) and size.node.expr.is_Symbol:
                 self.symbols[str(size.node.expr)] = int(value)
 
-    def _size(self, expr: Any) -> Dim:
+    def of(self, expr: Any) -> Dim:
+        """What a sympy expression of sizes is."""
         if expr.is_Integer:
             return int(expr)
         if expr.is_Symbol:
@@ -51,7 +52,7 @@ class Sizes:
             return self.symbols.get(name, SymDim(name, 0))
         compute = _INTEGERS.get(type(expr).__name__)
         if compute is not None:
-            return compute(*map(self._size, expr.args))
+            return compute(*map(self.of, expr.args))
         rounding = _ROUNDED.get(type(expr).__name__)
         if rounding is not None:
             return rounding(*self._fraction(expr.args[0]))
@@ -61,7 +62,7 @@ class Sizes:
         """A size that is not whole, as numerator and denominator."""
         kind = type(expr).__name__
         if kind == "ToFloat":
-            return self._size(expr.args[0]), 1
+            return self.of(expr.args[0]), 1
         if kind in ("IntTrueDiv", "FloatTrueDiv"):
             (a, b), (c, d) = map(self._fraction, expr.args)
             if isinstance(c, int):
@@ -73,7 +74,7 @@ class Sizes:
             fraction = Fraction(float(expr))
             if fraction.denominator <= _LARGEST_DENOMINATOR:
                 return fraction.numerator, fraction.denominator
-        return self._size(expr), 1
+        return self.of(expr), 1
 
 
 _INTEGERS: dict[str, Callable[..., Dim]] = {

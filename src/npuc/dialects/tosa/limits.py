@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -161,14 +162,31 @@ class Limits:
         level = LEVELS["8K" if self.level == "8K" else "none"]
         names = _names(definition, operands, attrs, results)
         for text, code, limit in rules:
+            most = level[limit.lower()]
             try:
-                value = eval(code, {"__builtins__": {}}, names)  # noqa: S307 - text of the specification
+                value = max(_evaluated(code, n) for n in _corners(names))
             except (NameError, TypeError):
-                continue  # a function or a size that only the specification knows
-            value, most = _worst(value), level[limit.lower()]
+                continue  # a function that only the specification knows
             if value > most:
                 return f"{text} is {value:g}, above {limit} {most} (level {self.level})"
         return None
+
+
+def _evaluated(code: CodeType, names: Mapping[str, Any]) -> Any:
+    return eval(code, {"__builtins__": {}}, names)  # noqa: S307 - text of the specification
+
+
+def _corners(names: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The names with symbolic sizes at the ends of their bounds; at the lower ones where there is
+    no upper one. What the rules ask for is monotonic in each size."""
+    symbols = dict.fromkeys(s for d in names.values() if isinstance(d, SymDim) for s in d.symbols)
+    if not symbols:
+        return [dict(names)]
+    ends = [(s.lo, s.lo if s.hi is None else s.hi) for s in symbols]
+    corners = [dict(zip([s.name for s in symbols], c)) for c in itertools.product(*ends)]
+    return [
+        {k: d.at(c) if isinstance(d, SymDim) else d for k, d in names.items()} for c in corners
+    ]
 
 
 def _worst(size: Dim) -> int:

@@ -67,8 +67,7 @@ def _atom(b: OpBuilder, atom: Atom) -> Value:
         return _symbol(b, atom)
     if isinstance(atom, Quotient):
         return b.DIV_FLOOR_SHAPE(size_value(b, atom.numerator), size_value(b, atom.divisor))  # type: ignore[no-any-return]
-    operator = b.MAX_SHAPE if atom.name == "max" else b.MIN_SHAPE
-    return operator(size_value(b, atom.a), size_value(b, atom.b))  # type: ignore[no-any-return]
+    return b.MAX_SHAPE(size_value(b, atom.a), size_value(b, atom.b))  # type: ignore[no-any-return]
 
 
 def _read(b: OpBuilder, size: SymDim) -> Value | None:

@@ -3,6 +3,7 @@
 from npuc.frontend.spellings import (  # noqa: F401 - importing registers the spellings
     index,
     layers,
+    open_sizes,
     pointwise,
     product,
     quantize,

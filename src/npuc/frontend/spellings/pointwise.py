@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from npuc.frontend.spellings.open_sizes import triangle
 from npuc.frontend.spellings.registry import add, spells
 from npuc.frontend.spellings.speller import Speller
 from npuc.ir import DType, Value
@@ -249,15 +250,20 @@ def masked_fill(c: Speller, x: Value, mask: Value, value: Any) -> Value:
 
 @spells("tril", into="where")
 def tril(c: Speller, x: Value, diagonal: int) -> Value:
-    rows, columns = x.type.ints[-2:]
-    return _where(c, c.const(np.tri(rows, columns, diagonal, dtype=bool)), x, 0, x.type.dtype)
+    return _where(c, _triangle(c, x, diagonal), x, 0, x.type.dtype)
 
 
 @spells("triu", into="where")
 def triu(c: Speller, x: Value, diagonal: int) -> Value:
-    rows, columns = x.type.ints[-2:]
-    mask = ~np.tri(rows, columns, diagonal - 1, dtype=bool)
-    return _where(c, c.const(mask), x, 0, x.type.dtype)
+    return _where(c, _triangle(c, x, diagonal - 1), 0, x, x.type.dtype)
+
+
+def _triangle(c: Speller, x: Value, diagonal: int) -> Value:
+    """What lies on or below a diagonal of the last two dims."""
+    shape = x.type.shape[-2:]
+    if all(isinstance(n, int) for n in shape):
+        return c.const(np.tri(*shape, diagonal, dtype=bool))  # type: ignore[arg-type]
+    return triangle(c, shape, diagonal)
 
 
 @spells("clamp.Tensor clip.Tensor", into="maximum minimum")

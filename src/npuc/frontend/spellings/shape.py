@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
-
-import numpy as np
 
 from npuc.frontend.spellings.registry import spells
 from npuc.frontend.spellings.speller import Speller
-from npuc.ir import Dim, Value
+from npuc.ir import Dim, SymDim, Value
+from npuc.ir.symbolic import at_least, at_most
 
 _NO_PAD = (0, 0)
 
@@ -130,12 +131,9 @@ def stack(c: Speller, values: Sequence[Value], dim: int) -> Value:
     "unsafe_chunk tensor_split.sections tensor_split.indices",
     into="slice",
 )
-def split(c: Speller, x: Value, pieces: Any, dim: int = 0) -> tuple[Value, ...] | None:
+def split(c: Speller, x: Value, pieces: Any, dim: int = 0) -> tuple[Value, ...]:
     dim %= x.type.rank
-    sizes = [t.shape[dim] for t in c.out]
-    if not all(isinstance(s, int) for s in sizes):
-        return None
-    ends = [int(e) for e in np.cumsum(sizes)]  # type: ignore[arg-type]
+    ends = list(accumulate(t.shape[dim] for t in c.out))
     starts = [0, *ends[:-1]]
     return tuple(c.slice(x, dim, s, e) for s, e in zip(starts, ends, strict=True))
 
@@ -149,10 +147,9 @@ def unbind(c: Speller, x: Value, dim: int) -> tuple[Value, ...]:
 @spells("select.int", into="slice")
 def select(c: Speller, x: Value, dim: int, index: Any) -> Value | None:
     dim %= x.type.rank
-    size = x.type.shape[dim]
-    if not isinstance(index, int) or (index < 0 and not isinstance(size, int)):
+    if not isinstance(index, (int, SymDim)):
         return None
-    index = index + size if index < 0 else index  # type: ignore[operator]
+    index = index + x.type.shape[dim] if index < 0 else index
     return c.view(c.slice(x, dim, index, index + 1), c.out[0].shape)
 
 
@@ -160,32 +157,27 @@ def select(c: Speller, x: Value, dim: int, index: Any) -> Value | None:
 def slice_(c: Speller, x: Value, dim: int, start: Any, end: Any, step: int) -> Value | None:
     dim %= x.type.rank
     size = x.type.shape[dim]
-    if not isinstance(size, int):
-        whole = start in (None, 0) and (end is None or end == size or _is_max(end))
-        return x if whole and step == 1 else None
     first, last = _bound(start, size, 0), _bound(end, size, size)
     if first is None or last is None:
         return None
-    return c.slice(x, dim, first, max(first, last), step)
+    return c.slice(x, dim, first, at_least(first, last), step)
 
 
-def _is_max(end: Any) -> bool:
-    return isinstance(end, int) and end >= 2**31 - 1
-
-
-def _bound(value: Any, size: int, default: int) -> int | None:
-    """A slice bound between 0 and `size`; None when it is symbolic."""
+def _bound(value: Any, size: Dim, default: Dim) -> Dim | None:
+    """A slice bound between 0 and `size`; None when it is computed."""
     if value is None:
         return default
-    if not isinstance(value, int):
+    if not isinstance(value, (int, SymDim)):
         return None
-    return min(max(value + size if value < 0 else value, 0), size)
+    if isinstance(value, int) and value >= 2**31 - 1:  # PyTorch's "to the end"
+        return size
+    return at_most(at_least(value + size if value < 0 else value, 0), size)
 
 
 @spells("narrow", into="slice")
 def narrow(c: Speller, x: Value, dim: int, start: Any, length: Any) -> Value | None:
     dim %= x.type.rank
-    if not isinstance(start, int) or not isinstance(length, int):
+    if not isinstance(start, (int, SymDim)):
         return None
     if start < 0:
         start += x.type.ints[dim]
@@ -198,30 +190,27 @@ def slice_scatter(
 ) -> Value | None:
     dim %= x.type.rank
     size = x.type.shape[dim]
-    if not isinstance(size, int):
-        return None
     first, last = _bound(start, size, 0), _bound(end, size, size)
     if first is None or last is None:
         return None
     source = c.to(source, x.type.dtype)
     if step != 1:
         return c.make("aten.slice_scatter", x.type, x, source, dim, first, last, step)
-    return _replace(c, x, source, dim, first, max(first, last))
+    return _replace(c, x, source, dim, first, at_least(first, last))
 
 
 @spells("select_scatter", into="slice cat")
 def select_scatter(c: Speller, x: Value, source: Value, dim: int, index: Any) -> Value | None:
     dim %= x.type.rank
-    size = x.type.shape[dim]
-    if not isinstance(index, int) or not isinstance(size, int):
+    if not isinstance(index, (int, SymDim)):
         return None
-    index = index % size
+    index = index % x.type.ints[dim]
     shape = (*x.type.shape[:dim], 1, *x.type.shape[dim + 1 :])
     source = c.view(c.to(source, x.type.dtype), shape)
     return _replace(c, x, source, dim, index, index + 1)
 
 
-def _replace(c: Speller, x: Value, source: Value, dim: int, start: int, end: int) -> Value:
+def _replace(c: Speller, x: Value, source: Value, dim: int, start: Dim, end: Dim) -> Value:
     """`x` with the part from start to end along `dim` replaced."""
     size = x.type.ints[dim]
     parts = [c.slice(x, dim, 0, start), source, c.slice(x, dim, end, size)]
@@ -234,8 +223,6 @@ def _replace(c: Speller, x: Value, source: Value, dim: int, start: int, end: int
 
 @spells("pad", into="pad")
 def pad(c: Speller, x: Value, pads: Sequence[Any], mode: str, value: Any) -> Value | None:
-    if not all(isinstance(p, int) for p in pads):
-        return None
     return _pad(c, x, pads, mode, 0 if value is None else value)
 
 
@@ -266,10 +253,9 @@ def _pad(c: Speller, x: Value, pads: Sequence[int], mode: str, value: Any) -> Va
     pairs += [(pads[i], pads[i + 1]) for i in range(len(pads) - 2, -1, -2)]
     for dim, (before, after) in enumerate(pairs):
         size = x.type.shape[dim]
-        if before < 0 or after < 0:
-            x = c.slice(x, dim, max(0, -before), size + min(0, after))  # type: ignore[operator]
-    flat = tuple(max(0, p) for pair in pairs for p in pair)
-    if not any(flat):
+        x = c.slice(x, dim, at_least(0, -before), size + at_most(0, after))
+    flat = tuple(at_least(0, p) for pair in pairs for p in pair)
+    if all(p == 0 for p in flat):
         return x
     number = value if x.type.dtype.is_float else int(value)
     return c.make("aten.pad", x.type.with_(shape=c.out[0].shape), x, flat, mode, number)
@@ -331,7 +317,7 @@ def _with_rank_4(c: Speller, kind: str, x: Value, factor: int) -> Value:
     out = c.out[0].shape
     batch: Dim = 1
     if x.type.rank > 3:
-        batch = x.type.shape[0] if x.type.rank == 4 else int(np.prod(x.type.ints[:-3]))
+        batch = x.type.shape[0] if x.type.rank == 4 else math.prod(x.type.ints[:-3])
     inner = c.view(x, (batch, *x.type.shape[-3:]))
     made = c.make(kind, x.type.with_(shape=(batch, *out[-3:])), inner, factor)
     return c.view(made, out)

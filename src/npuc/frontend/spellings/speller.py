@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from npuc.errors import Unsupported
 from npuc.frontend.fold_constants import is_dequantize
 from npuc.ir import Builder, Dim, DType, Op, Quant, Shape, SymDim, TensorType, Value, pack
+from npuc.ir.symbolic import at_least
 
 #: constants are expanded at once up to this many elements
 FOLDED_ELEMENTS = 2**14
@@ -39,7 +39,7 @@ class Speller(Builder):
     def number(self, value: Any, dtype: DType) -> Value:
         """A 0-d constant."""
         if isinstance(value, SymDim):
-            raise Unsupported("a size that is known only at run time is used as a number")
+            return self.to(self.make("aten.scalar_tensor", TensorType(DType.INT64, ()), value), dtype)
         if dtype.is_integer and isinstance(value, float):
             value = int(value)
         with np.errstate(over="ignore"):
@@ -100,10 +100,7 @@ class Speller(Builder):
         size = x.type.shape[dim]
         if (start, end, step) == (0, size, 1):
             return x
-        if isinstance(start, int) and isinstance(end, int):
-            length: Dim = max(0, -(-(end - start) // step))
-        else:
-            length = self.out[0].shape[dim]
+        length = at_least(0, -(-(end - start) // step))
         shape = (*x.type.shape[:dim], length, *x.type.shape[dim + 1 :])
         if x.is_const and x.type.quant is None and isinstance(start, int) and isinstance(end, int):
             index = (slice(None),) * dim + (slice(start, end, step),)
@@ -114,9 +111,7 @@ class Speller(Builder):
         """Concatenation; of one value, the value itself."""
         if len(values) == 1:
             return values[0]
-        sizes = [v.type.shape[dim] for v in values]
-        known = all(isinstance(s, int) for s in sizes)
-        length: Dim = sum(sizes) if known else self.out[0].shape[dim]  # type: ignore[arg-type]
+        length = sum([v.type.shape[dim] for v in values])
         first = values[0].type
         shape = (*first.shape[:dim], length, *first.shape[dim + 1 :])
         same = all(v.type.quant == first.quant for v in values)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log2, prod
 
 import numpy as np
 
 from npuc.ir import DType, Quant, TensorType, Value
-from npuc.lowering.aten_to_tosa.pool import Window, check_type, fit, recode, windows
+from npuc.ir.symbolic import largest
+from npuc.lowering.aten_to_tosa.pool import (
+    Window,
+    check_type,
+    fit,
+    is_static,
+    recode,
+    windows,
+)
 from npuc.lowering.aten_to_tosa.take import join
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, to_output
 from npuc.lowering.registry import lowers
@@ -25,13 +34,15 @@ def avg_pool2d(
     divisor_override: int | None,
 ) -> Value:  # fmt: skip
     """avg_pool2d -> AVG_POOL2D; DEPTHWISE_CONV2D of ones where the divisor is another one."""
-    axes = windows(b, kernel, stride, padding)
-    sizes = [int(d) for d in x.type.shape[2:]]  # type: ignore[arg-type]
+    axes, image = windows(b, kernel, stride, padding), b.nhwc(x)
+    out = b.out[0].transposed(NHWC[4])
+    if not is_static(kernel, x.type.ints[2:]):
+        return b.nchw(open_average(b, image, axes, count_include_pad, divisor_override, out))
+    sizes = x.type.ints[2:]
     counts = [divisors(w, s, count_include_pad) for w, s in zip(axes, sizes, strict=True)]
     if divisor_override is not None:
         counts = [np.ones(axes[0].out), np.full(axes[1].out, divisor_override)]
-    out = b.out[0].transposed(NHWC[4])
-    return b.nchw(average_window(b, b.nhwc(x), axes, counts, out))
+    return b.nchw(average_window(b, image, axes, counts, out))
 
 
 @lowers("aten.avg_pool3d")
@@ -42,7 +53,6 @@ def avg_pool3d(
 ) -> Value:  # fmt: skip
     """avg_pool3d -> the average over height and width, then over depth."""
     depth, rows, columns = windows(b, kernel, stride, padding)
-    b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
     sizes = x.type.ints[2:]
     axes = (depth, rows, columns)
     counts = [divisors(w, s, count_include_pad) for w, s in zip(axes, sizes, strict=True)]
@@ -99,7 +109,6 @@ def adaptive_average(
     b: TosaBuilder, x: Value, output_size: Sequence[int], longest_step: int | None = None
 ) -> Value:
     """The same; windows further apart than `longest_step` are averaged one by one."""
-    b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
     image, (h, w) = b.nhwc(x), x.type.ints[2:]
     out = b.out[0].transposed(NHWC[4])
     bands = []
@@ -154,7 +163,7 @@ def average_window(
 ) -> Value:  # fmt: skip
     """Sum of each window of [N, H, W, C] over counts[0][row] * counts[1][column], as type `out`."""
     check_type(b, x)
-    sizes = [int(d) for d in x.type.shape[1:3]]  # type: ignore[arg-type]
+    sizes = x.type.ints[1:3]
     elements = [divisors(w, s, False) for w, s in zip(axes, sizes, strict=True)]
     of_elements = all(np.array_equal(c, e) for c, e in zip(counts, elements, strict=True))
     if of_elements and same_codes(x.type, out):
@@ -164,6 +173,29 @@ def average_window(
         return accumulate(b, x, axes, 1 / divisor[0, 0])
     sums = _whole_sum(b, x) if _is_whole(x, axes) else accumulate(b, x, axes, 1)
     return divide(b, sums, divisor.reshape(1, *divisor.shape, 1), x.type, out)
+
+
+def open_average(
+    b: TosaBuilder, x: Value, axes: Sequence[Window], include_pad: bool, divisor: int | None,
+    out: TensorType,
+) -> Value:  # fmt: skip
+    """Average of each window of [N, H, W, C] of symbolic size or with symbolic windows.
+
+    Padding that counts is laid around the image first. A window that ceil_mode lets reach beyond
+    it is refused: its count depends on the position.
+    """
+    before = [a.before for a in axes]
+    if include_pad and any(before):
+        for axis, window in enumerate(axes, 1):
+            beyond = largest(window.after(x.type.ints[axis]) - window.before)
+            b.require(beyond <= 0, f"ceil_mode over the symbolic axis {x.type.shape[axis]}")
+        pads = (0, 0, before[0], before[0], before[1], before[1], 0, 0)
+        x = b.PAD(x, pads, b.zero_point(x), quant=x.type.quant)
+        axes = [replace(a, before=0) for a in axes]
+    if divisor is not None:
+        b.require(x.type.dtype.is_float, "a divisor of quantized windows of symbolic size")
+        return accumulate(b, x, axes, 1 / divisor)
+    return recode(b, _average(b, x, axes), out)
 
 
 def _is_whole(x: Value, axes: Sequence[Window]) -> bool:
@@ -190,17 +222,21 @@ def same_codes(have: TensorType, want: TensorType) -> bool:
 
 def _average(b: TosaBuilder, x: Value, axes: Sequence[Window]) -> Value:
     x, pad = fit(b, x, axes)
+    zero, acc = b.zero_point(x), DType.FP32 if x.type.dtype.is_float else DType.INT32
+    kernel, stride = tuple(a.kernel for a in axes), tuple(a.stride for a in axes)
+    if not is_static(kernel, pad):
+        return b.AVG_POOL2D_ADAPTIVE(  # type: ignore[no-any-return]
+            x, zero, zero, kernel, stride, pad, acc_type=acc, quant=x.type.quant
+        )
     return b.AVG_POOL2D(  # type: ignore[no-any-return]
-        x, b.zero_point(x), b.zero_point(x), kernel=tuple(a.kernel for a in axes),
-        stride=tuple(a.stride for a in axes), pad=pad,
-        acc_type=DType.FP32 if x.type.dtype.is_float else DType.INT32, quant=x.type.quant,
-    )  # fmt: skip
+        x, zero, zero, kernel=kernel, stride=stride, pad=pad, acc_type=acc, quant=x.type.quant
+    )
 
 
 def accumulate(b: TosaBuilder, x: Value, axes: Sequence[Window], weight: float) -> Value:
     """Sums of the windows, each element times `weight` (1 for integers)."""
     x, pad = fit(b, x, axes)
-    dtype, channels = x.type.dtype, int(x.type.shape[3])  # type: ignore[arg-type]
+    dtype, channels = x.type.dtype, x.type.ints[3]
     kernel_type = dtype if dtype.is_float else DType.INT8
     shape = (axes[0].kernel, axes[1].kernel, channels, 1)
     kernel = b.const(np.full(shape, weight, kernel_type.numpy), kernel_type)
@@ -244,7 +280,6 @@ def mean_as_avg_pool(b: TosaBuilder, x: Value, axes: Sequence[int], out: TensorT
     Axes that reach to the end are the spatial ones of a channels-first value. One rounding, to the
     step of `out`. Raises Unsupported where the window exceeds the target's largest kernel.
     """
-    b.require(x.type.is_static, f"mean over the symbolic shape {x.type.shape}")
     shape, first, last = x.type.ints, min(axes), max(axes) + 1
     count = prod(shape[first:last])
     outer, inner = prod(shape[:first]), prod(shape[last:])

@@ -9,6 +9,7 @@ import numpy as np
 
 from npuc.dialects.tosa import DEFINITIONS, Limits
 from npuc.ir import DType, Quant, TensorType, Value
+from npuc.ir.symbolic import smallest
 from npuc.lowering.aten_to_tosa.operands import requantized
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -39,9 +40,8 @@ def carry(
     parameters differ from the result's are requantized: a single one where it has fewer elements.
     """
     out = b.out[0]
-    static(b, *values)
-    before = len(values) > 1 or values[0].is_const or values[0].type.size <= out.size
-    if before:
+    grows = len(values) > 1 or values[0].is_const or smallest(out.size - values[0].type.size) >= 0
+    if grows:
         values = tuple(matched(b, v, out) for v in values)
     return settle(b, carried(b, move, *values, by=by, bound=bound), out)
 
@@ -135,14 +135,3 @@ def matched(b: TosaBuilder, x: Value, out: TensorType) -> Value:
 def settle(b: TosaBuilder, x: Value, out: TensorType) -> Value:
     """`x`, of the shape of `out`, as a value of exactly the type `out`."""
     return x if x.type == out else matched(b, x, out)
-
-
-def static(b: TosaBuilder, *values: Value) -> None:
-    """Refuse values with dimensions that are known only at run time."""
-    for v in values:
-        symbolic = [d for d in v.type.shape if not isinstance(d, int)]
-        b.require(
-            not symbolic,
-            f"dimension {symbolic[0] if symbolic else ''} of a moved tensor is symbolic",
-            "export with static shapes",
-        )

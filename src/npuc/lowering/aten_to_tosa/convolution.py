@@ -56,7 +56,6 @@ def to_channels_last(b: TosaBuilder, x: Value) -> Value:
     """The model's [N, C, ...] as TOSA's [N, ..., C]; [N, C, T] as [N, 1, T, C]."""
     if x.type.rank != 3:
         return b.nhwc(x)
-    b.require(x.type.is_static, f"1-D convolution over the symbolic shape {x.type.shape}")
     n, c, t = x.type.ints
     return b.reshape(b.nhwc(x), (n, 1, t, c))
 

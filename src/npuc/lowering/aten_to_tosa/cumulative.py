@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from npuc.ir import DType, TensorType, Value
+from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.operands import steps
 from npuc.lowering.aten_to_tosa.order import inverse
@@ -54,6 +55,8 @@ def scanned(b: TosaBuilder, x: Term, axis: int, combine: Callable[[Term, Term], 
     """Each element combined with all before it along `axis`."""
     shape = x.value.type.ints
     size, distance = shape[axis], 1
+    if not isinstance(size, int):
+        return _open_scan(b, x, axis, combine)
 
     def part(v: Value, first: int, count: int) -> Value:
         start = [0] * len(shape)
@@ -69,6 +72,20 @@ def scanned(b: TosaBuilder, x: Term, axis: int, combine: Callable[[Term, Term], 
     return x
 
 
+def _open_scan(b: TosaBuilder, x: Term, axis: int, combine: Callable[[Term, Term], Term]) -> Term:
+    """The same along an axis whose size is known only at run time: what is shifted in changes
+    nothing."""
+    shape, distance = x.value.type.ints, 1
+    neutral = b.const(np.full(1, combine is Term.__mul__).astype(x.dtype.numpy), x.dtype)
+    while distance < largest(shape[axis]):
+        pads = [0] * (2 * len(shape))
+        pads[2 * axis] = distance
+        shifted = b.slice(b.PAD(x.value, pads, neutral), [0] * len(shape), shape)
+        x = combine(x, Term(b, shifted))
+        distance *= 2
+    return x
+
+
 def _quantized_cumsum(b: TosaBuilder, x: Value, dim: int, out: TensorType) -> Value:
     quant, rank = x.type.quant, x.type.rank
     b.require(quant is not None, "the operand is not quantized but the result is")
@@ -77,10 +94,10 @@ def _quantized_cumsum(b: TosaBuilder, x: Value, dim: int, out: TensorType) -> Va
         return b.requantize(steps(b, x, 1.0, 0), quant.s, out)
     axis = dim % rank
     size = x.type.ints[axis]
-    if x.type.dtype is DType.INT8 and size <= LONGEST_TRIANGLE:
+    if x.type.dtype is DType.INT8 and isinstance(size, int) and size <= LONGEST_TRIANGLE:
         return _by_triangle(b, x, axis, out)
     b.require(
-        size * largest_step(quant, x.type.dtype) < 2**31,
+        largest(size) * largest_step(quant, x.type.dtype) < 2**31,
         f"a running sum of {size} {x.type.dtype.name} values exceeds INT32",
     )
     total = scanned(b, Term(b, steps(b, x, 1.0, rank)), axis, Term.__add__)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from npuc.ir import TensorType, Value
+from npuc.ir.symbolic import at_most, largest, smallest
 from npuc.lowering.aten_to_tosa.take import join
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, Weights, to_output
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -161,23 +162,24 @@ def fit_window(b: TosaBuilder, conv: Convolution) -> tuple[Value, tuple[int, ...
 
     The trailing padding shrinks by the remainder; where it is too small the input loses its end.
     """
-    shape, positions = conv.x.type.shape, conv.out.shape
-    spatial = range(1, len(shape) - 1)
-    if not all(isinstance(t[i], int) for t in (shape, positions) for i in spatial):
-        b.refuse(f"convolution over symbolic dimensions, {shape}")
+    shape, positions = conv.x.type.ints, conv.out.ints
     pad: list[int] = []
-    size = list(shape)
+    size, more = list(shape), [0] * (2 * len(shape))
     for i, kernel in enumerate(conv.kernel_size):
-        before, length = conv.pad[2 * i], int(size[1 + i])  # type: ignore[arg-type]
-        steps = int(positions[1 + i]) - 1  # type: ignore[arg-type]
-        needed = steps * conv.stride[i] + (kernel - 1) * conv.dilation[i] + 1
+        before, length = conv.pad[2 * i], shape[1 + i]
+        needed = (positions[1 + i] - 1) * conv.stride[i] + (kernel - 1) * conv.dilation[i] + 1
         after = needed - before - length
+        most = largest(after)
         b.require(
-            length + min(after, 0) > 0,
+            smallest(length + at_most(after, 0)) > 0,
             f"padding {before} before an axis of {length} holds the whole kernel of {kernel}",
         )
-        size[1 + i] = length + min(after, 0)
-        pad += [before, max(after, 0)]
-    if size == list(shape):
-        return conv.x, tuple(pad)
-    return b.slice(conv.x, [0] * len(size), size), tuple(pad)  # type: ignore[arg-type]
+        size[1 + i] = length + at_most(after, 0)
+        pad += [before, max(most, 0) if isinstance(after, int) else 0]
+        if not isinstance(after, int) and most > 0:  # an attribute holds no symbolic size
+            more[2 * i + 3] = most
+            size[1 + i] = length + after
+    x = conv.x
+    if any(more):
+        x = b.PAD(x, more, b.zero_point(x), quant=x.type.quant)
+    return b.slice(x, [0] * len(size), size), tuple(pad)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from npuc.ir import DType, Value
-from npuc.lowering.aten_to_tosa.carry import static
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.quantize import dequantized, quantized_floats
 from npuc.lowering.aten_to_tosa.sampling import CUBIC_A
@@ -29,7 +28,6 @@ def grid_sampler(
     Padding by zeros is a border of zeros that all positions outside are clamped to.
     Formulas: aten/src/ATen/native/GridSampler.h.
     """
-    static(b, x, grid)
     b.require(
         x.type.rank == 4, f"grid_sample of rank {x.type.rank}; it is made for images (rank 4)"
     )

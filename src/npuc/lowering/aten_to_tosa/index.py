@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from npuc.ir import DType, Value
-from npuc.lowering.aten_to_tosa.carry import carried, carry, matched, settle, static
+from npuc.lowering.aten_to_tosa.carry import carried, carry, matched, settle
 from npuc.lowering.aten_to_tosa.joint_index import joint_index
 from npuc.lowering.aten_to_tosa.rows import (
     Rows,
@@ -45,7 +45,6 @@ def embedding(rows: Rows, b: TosaBuilder, weight: Value, indices: Value, *_: obj
     """embedding -> GATHER of rows of the table; constant ids are picked at compile time."""
     if indices.is_const:
         return _constant_rows(b, weight, 0, indices)
-    static(b, weight, indices)
     size, width = weight.type.ints
     table = matched(b, _widened(b, weight), b.out[0])
     flat = reshaped_index(b, indices, (1, indices.type.size), size)
@@ -62,7 +61,6 @@ def _widened(b: TosaBuilder, weight: Value) -> Value:
 
 def _constant_rows(b: TosaBuilder, x: Value, dim: int, index: Value) -> Value:
     """Rows of `dim` by a constant index of any rank."""
-    static(b, x)
     size, out = x.type.ints[dim], b.out[0]
     flat = checked(b, np.asarray(index.array, np.int64).reshape(-1), size)
     return carry(b, lambda v: b.reshape(take(b, v, dim, flat), out.ints), x, by=needs(flat))
@@ -80,7 +78,6 @@ def index_select(rows: Rows, b: TosaBuilder, x: Value, dim: int, index: Value) -
     """index_select -> GATHER, the dimensions before `dim` as batch; a constant index: slices."""
     if index.is_const:
         return _constant_rows(b, x, dim, index)
-    static(b, x, index)
     shape = x.type.ints
     before, size, after = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
     # index[...] of one tensor arrives here, and may count from the end
@@ -94,7 +91,6 @@ def index_select(rows: Rows, b: TosaBuilder, x: Value, dim: int, index: Value) -
 def gather(rows: Rows, b: TosaBuilder, x: Value, dim: int, index: Value) -> Value:
     """gather -> GATHER: whole rows where the index repeats along the dimensions after `dim`, else
     of single elements."""
-    static(b, x, index)
     if x.type.rank == 0:
         return _result(b, x)
     index, repeated = _repeated(b, index, dim)

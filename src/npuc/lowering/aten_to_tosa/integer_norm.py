@@ -13,6 +13,7 @@ from math import ceil, log2, sqrt
 import numpy as np
 
 from npuc.ir import DType, Value
+from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.fixed_point import (
     inverse_sqrt,
     multiply,
@@ -78,7 +79,7 @@ def sum_rows(b: TosaBuilder, total: Sum, rows: Rows) -> Sum:
     """INT32 values summed over rows. Addends are shifted right before a stage could overflow."""
     for axis in rows.axes:
         for part in _stages(total.value.type.ints[axis]):
-            total.make_room(b, part)
+            total.make_room(b, largest(part))
             shape = total.value.type.ints
             split = (*shape[:axis], shape[axis] // part, part, *shape[axis + 1 :])
             x = b.REDUCE_SUM(b.reshape(total.value, split), axis=axis + 1)
@@ -101,7 +102,7 @@ def _sum_groups(b: TosaBuilder, total: Sum, groups: int) -> None:
 
 def _stages(length: int) -> tuple[int, ...]:
     """Lengths of the sums that together make up one over `length`."""
-    if length <= LONGEST_STAGE:
+    if not isinstance(length, int) or length <= LONGEST_STAGE:
         return (length,)
     first = max(d for d in range(1, LONGEST_STAGE + 1) if length % d == 0)
     return (length,) if first == 1 else (first, *_stages(length // first))

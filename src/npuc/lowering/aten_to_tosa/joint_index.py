@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuc.ir import DType, Value
-from npuc.lowering.aten_to_tosa.carry import static
 from npuc.lowering.aten_to_tosa.rows import affine, non_negative, reshaped_index
 from npuc.lowering.aten_to_tosa.shape import transposed
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -57,7 +56,6 @@ def joint_index(b: TosaBuilder, x: Value, indices: Sequence[Value | None]) -> Jo
     """The joint index of `x[indices]`. Dimensions with indices that are not neighbours go to the
     front, as PyTorch orders the result."""
     places = [(d, v) for d, v in enumerate(indices) if v is not None]
-    static(b, x, *[v for _, v in places])
     for _, v in places:
         b.require(
             v.type.dtype is not DType.BOOL,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
-import numpy as np
-
 from npuc.ir import DType, Value
+from npuc.lowering.aten_to_tosa.take import tiled
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, read_weights, to_output
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -15,7 +14,6 @@ from npuc.lowering.tosa_builder import TosaBuilder
 @lowers("aten.linear")
 def linear(b: TosaBuilder, x: Value, weight: Value, bias: Value | None) -> Value:
     """linear -> 1x1 CONV2D on [1, 1, N, C]: rows along the width fill an NPU's array best."""
-    b.require(x.type.is_static, f"linear over the symbolic shape {x.type.shape}")
     rows, channels = prod(x.type.ints[:-1]), x.type.ints[-1]
     image = b.reshape(x, (1, 1, rows, channels))
     y = linear_on_image(b, image, weight, bias)
@@ -37,10 +35,6 @@ def linear_on_image(b: TosaBuilder, image: Value, weight: Value, bias: Value | N
 @lowers("aten.matmul")
 def matmul(b: TosaBuilder, a: Value, c: Value) -> Value:
     """matmul -> MATMUL of [B, M, K] and [B, K, N]; a constant matrix is a linear layer's weight."""
-    b.require(
-        a.type.is_static and c.type.is_static,
-        f"matmul over the symbolic shapes {a.type.shape} and {c.type.shape}",
-    )
     if is_weight(c) and not is_weight(a):
         return linear(b, a, weight_of(b, c, (1, 0)), None)
     if is_weight(a):
@@ -85,9 +79,7 @@ def repeat_batch(b: TosaBuilder, x: Value, batch: tuple[int, ...]) -> Value:
     if have == batch:
         return x
     multiples = tuple(w // h for w, h in zip(batch, have, strict=True))
-    if x.is_const:
-        return b.const(np.tile(x.array, (*multiples, 1, 1)), x.type.dtype, x.type.quant)
-    return b.TILE(x, (*multiples, 1, 1), quant=x.type.quant)  # type: ignore[no-any-return]
+    return tiled(b, x, (*multiples, 1, 1))
 
 
 def batched_product(b: TosaBuilder, a: Value, c: Value) -> Value:

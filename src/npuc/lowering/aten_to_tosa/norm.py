@@ -10,6 +10,7 @@ import numpy as np
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.integer_norm import Rows, normalize
 from npuc.lowering.aten_to_tosa.norm_affine import Affine, ApplyAffine, multiply_and_add
+from npuc.lowering.aten_to_tosa.open_sizes import inverse_size
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, affine_weights, to_output
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import NCHW, NHWC, TosaBuilder
@@ -53,7 +54,6 @@ def real(b: TosaBuilder, value: Value, what: str) -> np.ndarray:
 
 def channels_last(b: TosaBuilder, x: Value) -> Value:
     """[N, C, ...] as [N, H, W, C]."""
-    b.require(x.type.is_static, f"normalization of the symbolic shape {x.type.shape}")
     shape = x.type.ints
     if len(shape) == 2:
         return b.reshape(x, (1, 1, *shape))
@@ -112,50 +112,38 @@ def group_norm(
     """group_norm -> statistics per channel, then per group (instance norm: one channel each)."""
     if x.type.dtype.is_float:
         return float_group_norm(b, x, groups, weight, bias, eps)
-    return integer_group_norm(b, x, groups, weight, bias, eps)
+    return integer_group_norm(b, x, groups, weight, bias, eps, multiply_and_add)
 
 
 def integer_layer_norm(
     b: TosaBuilder, x: Value, normalized_shape: Sequence[int], weight: Value | None,
-    bias: Value | None, eps: float | None, center: bool = True,
-    apply: ApplyAffine = multiply_and_add, narrow: bool = False,
+    bias: Value | None, eps: float | None, apply: ApplyAffine, center: bool = True,
 ) -> Value:  # fmt: skip
-    """layer_norm or rms_norm of a quantized value, on rows [1, 1, R, N].
-
-    `apply` emits gamma and beta, `narrow` is that of `normalize`.
-    """
-    b.require(x.type.is_static, f"normalization of the symbolic shape {x.type.shape}")
+    """layer_norm or rms_norm of a quantized value, on rows [1, 1, R, N]."""
     count = prod(normalized_shape)
     image = b.reshape(x, (1, 1, x.type.size // count, count))
     eps = FP32_EPSILON if eps is None else eps
     precise = b.out[0].dtype is not DType.INT8
-    z, worth = normalize(b, image, Rows((3,)), eps, center, precise, narrow)
+    z, worth = normalize(b, image, Rows((3,)), eps, center, precise)
     largest = sqrt(count)
-    affine = Affine(_vector(b, weight, 1.0), _vector(b, bias, 0.0), 3, largest)
+    affine = Affine(_vector(b, weight), _vector(b, bias), 3, largest)
     y = apply(b, z, worth, affine, b.out[0].with_(shape=image.type.shape))
     return b.reshape(y, x.type.ints)
 
 
 def integer_group_norm(
     b: TosaBuilder, x: Value, groups: int, weight: Value | None, bias: Value | None, eps: float,
-    apply: ApplyAffine = multiply_and_add, narrow: bool = False,
+    apply: ApplyAffine,
 ) -> Value:  # fmt: skip
     """group_norm of a quantized value, in the model's layout."""
-    b.require(x.type.is_static, f"normalization of the symbolic shape {x.type.shape}")
     rows = Rows(tuple(range(x.type.rank - 1, 1, -1)), groups)
-    precise = b.out[0].dtype is not DType.INT8
-    z, worth = normalize(b, x, rows, eps, precise=precise, narrow=narrow)
-    largest = sqrt(rows.count(x.type.ints))
-    affine = Affine(_vector(b, weight, 1.0), _vector(b, bias, 0.0), 1, largest)
+    z, worth = normalize(b, x, rows, eps, precise=b.out[0].dtype is not DType.INT8)
+    affine = Affine(_vector(b, weight), _vector(b, bias), 1, sqrt(rows.count(x.type.ints)))
     return apply(b, z, worth, affine, b.out[0])
 
 
-def _vector(b: TosaBuilder, value: Value | None, neutral: float) -> np.ndarray | None:
-    """gamma or beta; None where it is all `neutral`, and changes nothing."""
-    if value is None:
-        return None
-    vector = real(b, value, "gamma or beta").reshape(-1)
-    return None if np.all(vector == neutral) else vector
+def _vector(b: TosaBuilder, value: Value | None) -> np.ndarray | None:
+    return None if value is None else real(b, value, "gamma or beta").reshape(-1)
 
 
 def float_layer_norm(
@@ -175,7 +163,6 @@ def float_group_norm(
     b: TosaBuilder, x: Value, groups: int, weight: Value | None, bias: Value | None, eps: float
 ) -> Value:
     """Spatial means per channel, then per group; full-size values keep the model's shape."""
-    b.require(x.type.is_static, f"normalization of the symbolic shape {x.type.shape}")
     shape = x.type.ints
     members = shape[1] // groups
 
@@ -204,10 +191,10 @@ def _standardized(
 
 
 def _mean(b: TosaBuilder, x: Value, axes: Sequence[int]) -> Value:
-    count = prod(int(x.type.shape[a]) for a in axes)  # type: ignore[arg-type]
+    count = prod(x.type.ints[a] for a in axes)
     for axis in axes:
         x = b.REDUCE_SUM(x, axis=axis)
-    return x if not axes else _times(b, x, b.scalar(1 / count, DType.FP32, x.type.rank))
+    return x if not axes else _times(b, x, inverse_size(b, count, x.type.rank))
 
 
 def _affine(

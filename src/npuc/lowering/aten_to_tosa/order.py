@@ -8,9 +8,11 @@ from math import prod
 import numpy as np
 
 from npuc.ir import DType, Value
+from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
 from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
 from npuc.lowering.aten_to_tosa.operands import requantized
+from npuc.lowering.aten_to_tosa.take import tiled
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -123,7 +125,7 @@ def _ordered(
     shape, rank = x.type.ints, x.type.rank
     dim %= max(rank, 1)
     count = shape[dim] if rank else 1
-    pairs = x.type.size * count
+    pairs = largest(x.type.size * count)
     b.require(
         pairs <= MOST_PAIRS,
         f"ordering {x.type.size // count} x {count} elements compares {pairs} pairs > {MOST_PAIRS}",
@@ -133,9 +135,9 @@ def _ordered(
     places = _places(b, rows, descending)
     size = rows.type.ints[0]
     number = np.int32 if has_integers(b) else np.float32
-    indices = np.ascontiguousarray(np.broadcast_to(np.arange(count, dtype=number), (size, count)))
+    indices = tiled(b, b.const(np.arange(count, dtype=number).reshape(1, count)), (size, 1))
     outputs = []
-    for source in (rows, b.const(indices)):
+    for source in (rows, indices):
         y = _scattered(b, b.reshape(source, (size, count, 1)), places)
         if keep is not None and keep < count:
             y = b.slice(y, (0, 0, 0), (size, keep, 1))
@@ -151,8 +153,8 @@ def inverse(order: Sequence[int]) -> list[int]:
 
 
 def _scattered(b: TosaBuilder, source: Value, places: Value) -> Value:
-    zeros = np.zeros(source.type.ints, source.type.dtype.numpy)
-    onto = b.const(zeros, source.type.dtype)
+    zero = b.scalar(0, source.type.dtype, source.type.rank)
+    onto = tiled(b, zero, source.type.ints)
     return b.SCATTER(onto, places, source, quant=source.type.quant)  # type: ignore[no-any-return]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from npuc.ir import Value
 from npuc.lowering.aten_to_tosa.carry import carry
+from npuc.lowering.aten_to_tosa.open_axes import padded
 from npuc.lowering.aten_to_tosa.take import join, take
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -79,10 +80,14 @@ def _padded_by_data(b: TosaBuilder, x: Value, pads: Sequence[int], mode: str) ->
 
     def move(v: Value) -> Value:
         for axis in range(v.type.rank):
-            amount = (pads[2 * axis], pads[2 * axis + 1])
-            if any(amount):
-                index = np.pad(np.arange(v.type.ints[axis]), amount, mode=MODES[mode])  # type: ignore[call-overload]
+            amount, size = (pads[2 * axis], pads[2 * axis + 1]), v.type.shape[axis]
+            if amount == (0, 0):
+                continue
+            if isinstance(size, int):
+                index = np.pad(np.arange(size), amount, mode=MODES[mode])  # type: ignore[call-overload]
                 v = take(b, v, axis, index)
+            else:
+                v = padded(b, v, axis, *amount, mode)
         return v
 
     return carry(b, move, x)

@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from npuc.ir import DType, TensorType, Value
+from npuc.ir.symbolic import at_least, at_most
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import NCHW, NHWC, TosaBuilder
 
@@ -43,25 +44,23 @@ def windows(
     dilation: Sequence[int] | None = None,
 ) -> list[Window]:  # fmt: skip
     """One Window per spatial axis of the op that is being lowered."""
-    sizes = b.out[0].shape[2:]
-    if not all(isinstance(s, int) for s in (*sizes, *b.op.operands[0].type.shape[2:])):  # type: ignore[union-attr]
-        b.refuse(f"pooling over the symbolic shape {b.op.operands[0].type.shape}")  # type: ignore[union-attr]
+    sizes = b.out[0].ints[2:]
     dilation = dilation or (1,) * len(sizes)
     return [
-        Window(k, s if n != 1 else 1, p, n, d)  # type: ignore[arg-type]
+        Window(k, s if n != 1 else 1, p, n, d)
         for k, s, p, n, d in zip(kernel, stride, padding, sizes, dilation, strict=True)
     ]
 
 
 def fit(b: TosaBuilder, x: Value, axes: Sequence[Window]) -> tuple[Value, tuple[int, ...]]:
     """[N, H, W, C] without the end that no window covers, and the padding of both axes."""
-    size, pad = list(x.type.shape), []
+    size, pad = list(x.type.ints), []
     for i, window in enumerate(axes, 1):
-        after = window.after(size[i])  # type: ignore[arg-type]
-        pad += [window.before, max(after, 0)]
-        size[i] += min(after, 0)  # type: ignore[operator]
+        after = window.after(size[i])
+        pad += [window.before, at_least(after, 0)]
+        size[i] += at_most(after, 0)
     if tuple(size) != x.type.shape:
-        x = b.slice(x, [0] * len(size), size)  # type: ignore[arg-type]
+        x = b.slice(x, [0] * len(size), size)
     return x, tuple(pad)
 
 
@@ -107,7 +106,6 @@ def max_volume(
 ) -> Value:  # fmt: skip
     """Maxima over depth, height and width of [N, C, D, H, W], by 2-D ones: `pool`."""
     depth, rows, columns = axes
-    b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
     y = b.transpose(x, NHWC[5])
     n, d, h, w, c = y.type.ints
     y = pool(b, b.reshape(y, (n * d, h, w, c)), rows, columns)
@@ -123,10 +121,15 @@ def max_window(b: TosaBuilder, x: Value, rows: Window, columns: Window) -> Value
     if rows.dilation > 1 or columns.dilation > 1:
         return _dilated(b, x, rows, columns)
     x, pad = fit(b, x, (rows, columns))
-    return b.MAX_POOL2D(  # type: ignore[no-any-return]
-        x, kernel=(rows.kernel, columns.kernel), stride=(rows.stride, columns.stride), pad=pad,
-        quant=x.type.quant,
-    )  # fmt: skip
+    kernel, stride = (rows.kernel, columns.kernel), (rows.stride, columns.stride)
+    if not is_static(kernel, pad):
+        return b.MAX_POOL2D_ADAPTIVE(x, kernel, stride, pad, quant=x.type.quant)  # type: ignore[no-any-return]
+    return b.MAX_POOL2D(x, kernel=kernel, stride=stride, pad=pad, quant=x.type.quant)  # type: ignore[no-any-return]
+
+
+def is_static(*sizes: Sequence[int]) -> bool:
+    """Whether windows can be attributes; symbolic ones are operands of the adaptive operators."""
+    return all(isinstance(n, int) for numbers in sizes for n in numbers)
 
 
 def check_type(b: TosaBuilder, x: Value) -> None:

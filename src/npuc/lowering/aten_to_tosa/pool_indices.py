@@ -22,7 +22,6 @@ def max_pool2d_with_indices(
 ) -> tuple[Value, Value]:  # fmt: skip
     """max_pool2d_with_indices -> MAX_POOL2D, and a GREATER and SELECT per element of the window."""
     rows, columns = windows(b, kernel, stride, padding, dilation)
-    b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
     image = b.nhwc(x)
     y = max_window(b, image, rows, columns)
     where = indices_of_maxima(b, image, (0, 0), rows, columns)
@@ -34,7 +33,6 @@ def adaptive_max_pool2d(
     b: TosaBuilder, x: Value, output_size: Sequence[int]
 ) -> tuple[Value, Value]:
     """adaptive_max_pool2d -> one maximum per run of equally spaced windows, and CONCAT."""
-    b.require(x.type.is_static, f"pooling over the symbolic shape {x.type.shape}")
     image, (h, w) = b.nhwc(x), x.type.ints[2:]
     bands, places = [], []
     for top, rows in adaptive_runs(h, output_size[0]):

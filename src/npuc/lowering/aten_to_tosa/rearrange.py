@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from npuc.ir import DType, Quant, Value
-from npuc.lowering.aten_to_tosa.carry import carried, carry, static
-from npuc.lowering.aten_to_tosa.take import every, join, take
+from npuc.lowering.aten_to_tosa.carry import carried, carry
+from npuc.lowering.aten_to_tosa.open_axes import rolled
+from npuc.lowering.aten_to_tosa.take import every, join, reverse, take
 from npuc.lowering.registry import find_rule, lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -21,7 +22,9 @@ def flip(b: TosaBuilder, x: Value, dims: Sequence[int]) -> Value:
     def move(v: Value) -> Value:
         for dim in dims:
             axis = dim % v.type.rank
-            v = take(b, v, axis, np.arange(v.type.ints[axis])[::-1])
+            size = v.type.shape[axis]
+            known = isinstance(size, int)
+            v = take(b, v, axis, np.arange(size)[::-1]) if known else reverse(b, v, axis)
         return v
 
     return carry(b, move, x)
@@ -36,7 +39,9 @@ def roll(b: TosaBuilder, x: Value, shifts: Sequence[int], dims: Sequence[int] = 
         y = v if len(dims) else b.reshape(v, (v.type.size,))
         for shift, dim in zip(shifts, dims if len(dims) else (0,), strict=True):
             axis = dim % y.type.rank
-            y = take(b, y, axis, np.roll(np.arange(y.type.ints[axis]), shift))
+            size = y.type.shape[axis]
+            known = isinstance(size, int)
+            y = take(b, y, axis, np.roll(np.arange(size), shift)) if known else rolled(b, y, axis, shift)
         return b.reshape(y, shape)
 
     return carry(b, move, x)
@@ -147,7 +152,6 @@ def col2im(
     dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int],
 ) -> Value:  # fmt: skip
     """col2im (nn.Fold) -> a transposed convolution whose kernels have one 1: overlaps add up."""
-    static(b, x)
     n, columns, _ = x.type.ints
     area = math.prod(kernel)
     channels = columns // area

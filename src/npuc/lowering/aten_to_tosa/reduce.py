@@ -14,6 +14,7 @@ from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.integer_norm import Rows, Sum, sum_rows
 from npuc.lowering.aten_to_tosa.integers_as_floats import extreme, has_integers
 from npuc.lowering.aten_to_tosa.logical import as_bool
+from npuc.lowering.aten_to_tosa.open_sizes import divided, inverse_size
 from npuc.lowering.aten_to_tosa.operands import requantized, steps
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -71,6 +72,8 @@ def mean(
     count = product(x.type.ints[a] for a in axes)
     if not axes and x.type.quant == out.quant:
         return b.reshape(x, out.ints)
+    if not isinstance(count, int):
+        return _open_mean(b, x, dim, count)
     if _is_image(x, axes):
         try:
             return b.reshape(mean_as_avg_pool(b, x, axes, out), out.ints)
@@ -79,6 +82,20 @@ def mean(
     if out.quant is not None:
         return _quantized_sum(b, x, dim, 1.0 / count, out)
     return _plain_sum(b, x, dim, 1.0 / count)
+
+
+def _open_mean(b: TosaBuilder, x: Value, dim: Sequence[int] | None, count: int) -> Value:
+    """The mean over axes whose size is known only at run time."""
+    out = b.out[0]
+    if out.quant is not None:
+        total, step = integer_sum(b, x, dim)
+        assert x.type.quant is not None
+        mean, bits = divided(b, total, count, largest_step(x.type.quant, x.type.dtype))
+        return b.reshape(b.requantize(mean, step * 2.0**-bits, out), out.ints)
+    b.require(out.dtype.is_float, f"the mean of {x.type.dtype.name} values")
+    total = reduced(b, Term(b, x).cast(DType.FP32).value, dim, _reduce_sum)
+    factor = Term(b, inverse_size(b, count, total.type.rank))
+    return (Term(b, total) * factor).cast(out.dtype).value
 
 
 def _is_image(x: Value, axes: Sequence[int]) -> bool:

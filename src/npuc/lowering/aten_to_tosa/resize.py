@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from npuc.errors import Unsupported
 from npuc.ir import DType, Value
-from npuc.lowering.aten_to_tosa.carry import carry, static
+from npuc.lowering.aten_to_tosa.carry import carry
+from npuc.lowering.aten_to_tosa.open_resize import is_open, linear_of, nearest_of
 from npuc.lowering.aten_to_tosa.resample import resampled
+from npuc.lowering.aten_to_tosa.resize_axis import AxisResize, linear_axis, nearest_axis
 from npuc.lowering.aten_to_tosa.sampling import (
     cubic_weights,
-    linear_positions,
     linear_weights,
     nearest_index,
 )
@@ -23,62 +22,11 @@ from npuc.lowering.aten_to_tosa.take import take
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
-#: limits of RESIZE that the specification states outside of its levels
-MAX_NUMERATOR, MAX_SIZE = 2048, 16384
-
 #: weights [out, size] of an axis from its size, the new size, align_corners and the scale
 WeightsOf = Callable[[int, int, bool, "float | None"], npt.NDArray[np.float64]]
 
 #: what bilinear RESIZE makes of an element type
 WIDENED = {DType.INT8: DType.INT32, DType.INT16: DType.INT48}
-
-
-@dataclass(frozen=True)
-class AxisResize:
-    """RESIZE along one axis: output o samples at (o * den + offset) / num."""
-
-    num: int
-    den: int
-    offset: int
-    border: int
-
-
-def axis_resize(size: int, out: int, num: int, den: int, offset: int) -> AxisResize | None:
-    """The axis parameters with the border that gives `out` positions, if RESIZE takes them."""
-    border = (out - 1) * den - (size - 1) * num + offset
-    fits = (
-        num <= MAX_NUMERATOR
-        and max(size, out) < MAX_SIZE
-        and den < 16 * num
-        and -num <= offset < 16 * num
-        and -16 * num <= border < num
-    )
-    return AxisResize(num, den, offset, border) if fits else None
-
-
-def _ratios(size: int, out: int, scale: float | None) -> list[Fraction]:
-    """Enlargements that may stand behind the sizes and the given scale."""
-    found = [Fraction(out, size)]
-    if scale:
-        found.insert(0, Fraction(scale).limit_denominator(MAX_NUMERATOR // 2))
-    return found
-
-
-def nearest_axis(index: npt.NDArray[np.int64], size: int, scale: float | None) -> AxisResize | None:
-    """RESIZE parameters that pick exactly the positions `index` of an axis, if there are any."""
-    out = index.size
-    positions = np.arange(out)
-    for ratio in _ratios(size, out, scale):
-        p, q = ratio.numerator, ratio.denominator
-        # floor(o q / p), a quarter step away from the neighbours; then rounded half-pixel centres
-        for offset in (1 - p, q - p):
-            found = axis_resize(size, out, 2 * p, 2 * q, offset)
-            if found is None:
-                continue
-            at = (positions * found.den + found.offset + p) // found.num
-            if np.array_equal(np.clip(at, 0, size - 1), index):
-                return found
-    return None
 
 
 @lowers("aten.upsample_nearest2d", "aten.upsample_nearest3d")
@@ -104,9 +52,12 @@ def _nearest(
     scales: Sequence[float | None],
     exact: bool,
 ) -> Value:
-    static(b, x)
     sizes = x.type.ints[2:]
     wanted = list(zip(sizes, output_size, scales, strict=True))
+    if is_open(*sizes, *output_size):
+        b.require(len(wanted) == 2, "a 3-D resize of a symbolic size")
+        rows, columns = (nearest_of(b, *w, exact) for w in wanted)
+        return carry(b, lambda v: _resize_nearest(b, v, rows, columns), x)
     index = [nearest_index(n, out, scale, exact) for n, out, scale in wanted]
 
     def move(v: Value) -> Value:
@@ -154,33 +105,16 @@ def resize(
 # -- bilinear -------------------------------------------------------------------------------------
 
 
-def linear_axis(size: int, out: int, align_corners: bool, scale: float | None) -> AxisResize | None:
-    """RESIZE parameters that sample an axis where PyTorch does, if there are any."""
-    want = linear_positions(size, out, align_corners, scale)
-    if size == 1:
-        return axis_resize(1, out, out, 1, 0)
-    if align_corners:
-        ratios = [Fraction(out - 1, size - 1)] if out > 1 else [Fraction(1)]
-    else:
-        ratios = _ratios(size, out, scale)
-    for ratio in ratios:
-        p, q = ratio.numerator, ratio.denominator
-        num, den, offset = (p, q, 0) if align_corners else (2 * p, 2 * q, q - p)
-        found = axis_resize(size, out, num, den, offset)
-        at = (np.arange(out) * den + offset) / num
-        if found is not None and np.allclose(np.clip(at, 0, size - 1), want, rtol=0, atol=1e-4):
-            return found
-    return None
-
-
 @lowers("aten.upsample_bilinear2d")
 def upsample_bilinear(
     b: TosaBuilder, x: Value, output_size: Sequence[int], align_corners: bool,
     scales_h: float | None = None, scales_w: float | None = None,
 ) -> Value:  # fmt: skip
     """upsample_bilinear -> RESIZE (int8: and RESCALE), else a product with the weights per axis."""
-    static(b, x)
     wanted = list(zip(x.type.ints[2:], output_size, (scales_h, scales_w), strict=True))
+    if is_open(*x.type.ints[2:], *output_size):
+        rows, columns = (linear_of(b, n, out, align_corners, s) for n, out, s in wanted)
+        return _interpolated(b, x, lambda v: _resize_bilinear(b, v, rows, columns))
     axes = [linear_axis(n, out, align_corners, s) for n, out, s in wanted]
     weights = [linear_weights(n, out, align_corners, s) for n, out, s in wanted]
 
@@ -234,7 +168,6 @@ def _by_weights(
     b: TosaBuilder, x: Value, output_size: Sequence[int], align_corners: bool,
     scales: Sequence[float | None], weights_of: WeightsOf,
 ) -> Value:  # fmt: skip
-    static(b, x)
     sizes = zip(x.type.ints[2:], output_size, scales, strict=True)
     weights = [weights_of(n, out, align_corners, s) for n, out, s in sizes]
     return _interpolated(b, x, lambda v: resampled(b, v, weights))

@@ -183,4 +183,6 @@ def checked(b: TosaBuilder, index: np.ndarray, size: int) -> np.ndarray:
     if index.size:
         lo, hi = int(index.min()), int(index.max())
         b.require(-size <= lo and hi < size, f"index {lo}..{hi} is outside 0..{size - 1}")
+    if not (index < 0).any():
+        return index
     return np.where(index < 0, index + size, index)

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from npuc.ir import DType, Value
-from npuc.lowering.aten_to_tosa.carry import carried, matched, settle, static
+from npuc.lowering.aten_to_tosa.carry import carried, matched, settle
 from npuc.lowering.aten_to_tosa.index import NO_GATHER
 from npuc.lowering.aten_to_tosa.joint_index import joint_index
 from npuc.lowering.aten_to_tosa.rows import affine, reshaped_index, spread_index
@@ -166,7 +166,6 @@ def index_add(
 def _along(
     write: Write, b: TosaBuilder, x: Value, dim: int, index: Value, source: Value, accumulate: bool
 ) -> Value:
-    static(b, x, index, source)
     flat = index if index.type.rank == 1 else b.reshape(index, (1,))
     if source.type.rank == 0:
         source = b.reshape(source, (1,) * max(x.type.rank, 1))
@@ -191,7 +190,6 @@ def _elements(
     write: Write, b: TosaBuilder, x: Value, dim: int, index: Value, src: Value, accumulate: bool
 ) -> Value:
     """x at (.., index[i, j, ..], ..) becomes src[i, j, ..]: elements of the flattened tensor."""
-    static(b, x, index, src)
     shape, picks = x.type.ints, index.type.ints
     if x.type.rank == 0:
         return settle(b, _alike(b, src), b.out[0])

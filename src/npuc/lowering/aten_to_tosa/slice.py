@@ -8,6 +8,7 @@ import numpy as np
 
 from npuc.ir import Value
 from npuc.lowering.aten_to_tosa.carry import carry
+from npuc.lowering.aten_to_tosa.open_axes import every_from
 from npuc.lowering.aten_to_tosa.take import cut, every, join
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -18,10 +19,10 @@ def slice_(
     b: TosaBuilder, x: Value, dim: int, start: int | None, end: int | None, step: int = 1
 ) -> Value:
     """slice -> SLICE; a step > 1: MAX_POOL2D over one element or RESHAPE and SLICE."""
-    size = x.type.shape[dim]
-    b.require(isinstance(size, int), f"dimension {size} of a sliced tensor is symbolic")
-    picked = range(int(size))[start:end:step]  # type: ignore[arg-type]
-    return carry(b, lambda v: every(b, v, dim, picked.start, step, len(picked)), x)
+    first, last = start or 0, x.type.ints[dim] if end is None else end
+    count = -(-(last - first) // step)
+    pick = every if isinstance(count, int) or step == 1 else every_from
+    return carry(b, lambda v: pick(b, v, dim, first, step, count), x)
 
 
 @lowers("aten.slice_scatter")
@@ -35,9 +36,7 @@ def slice_scatter(
     step: int = 1,
 ) -> Value:
     """slice_scatter -> CONCAT of `src` with the parts of `x` around and between it."""
-    size = x.type.shape[dim]
-    b.require(isinstance(size, int), f"dimension {size} of a tensor to write into is symbolic")
-    places = np.arange(int(size))[start:end:step]  # type: ignore[arg-type]
+    places = np.arange(x.type.ints[dim])[start:end:step]
     return carry(b, lambda v, w: placed(b, v, dim, places, w), x, src)
 
 

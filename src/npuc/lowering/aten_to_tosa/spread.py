@@ -8,6 +8,7 @@ from math import ceil, log2
 from math import prod as product
 
 from npuc.ir import DType, TensorType, Value
+from npuc.ir.symbolic import smallest
 from npuc.lowering.aten_to_tosa.fixed_point import inverse_sqrt, multiply, number
 from npuc.lowering.aten_to_tosa.formula import Number, Term
 from npuc.lowering.aten_to_tosa.integer_norm import (
@@ -17,9 +18,17 @@ from npuc.lowering.aten_to_tosa.integer_norm import (
     deviation_from_mean,
     sum_rows,
 )
+from npuc.lowering.aten_to_tosa.open_sizes import divided, inverse_size, size_tensor
 from npuc.lowering.aten_to_tosa.operands import steps
 from npuc.lowering.aten_to_tosa.quantize import by_floats
-from npuc.lowering.aten_to_tosa.reduce import Reduce, axes_of, largest_step, merged, reduced
+from npuc.lowering.aten_to_tosa.reduce import (
+    Reduce,
+    axes_of,
+    integer_sum,
+    largest_step,
+    merged,
+    reduced,
+)
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -50,6 +59,8 @@ def _spread(
     if out.quant is None:
         return _float_spread(b, x, axes, count, correction, root)
     b.require(count > correction, f"the variance of {count} values with correction {correction}")
+    if not isinstance(count, int):
+        return _open_spread(b, x, axes, count, correction, root)
     wide, axes = merged(b, x, axes)
     total, step = _sum_of_squares(b, wide, axes, center=True)
     return _finish(b, total, step / (count - correction), root, out)
@@ -61,11 +72,41 @@ def _float_spread(
     b.require(x.type.quant is None, "the operand is quantized but the result is not")
     wide, axes = merged(b, Term(b, x).cast(DType.FP32).value, axes)
     values = Term(b, wide)
-    left = values - _sum(values, axes) * (1.0 / count)
-    free = max(count - correction, 0.0)
-    result = _sum(left * left, axes) * (1.0 / free if free else math.inf)
+    left = values - _sum(values, axes) * Term(b, inverse_size(b, count, wide.type.rank))
+    squares = _sum(left * left, axes)
+    if isinstance(count, int):
+        free = max(count - correction, 0.0)
+        result = squares * (1.0 / free if free else math.inf)
+    else:
+        size = Term(b, size_tensor(b, count, DType.FP32, wide.type.rank))
+        result = squares * (size - correction).maximum(0.0).reciprocal()
     result = result.sqrt() if root else result
     return b.reshape(result.cast(b.out[0].dtype).value, b.out[0].ints)
+
+
+def _open_spread(
+    b: TosaBuilder, x: Value, axes: Sequence[int], count: int, correction: Number, root: bool
+) -> Value:
+    """The same of quantized values where the number of values is known only at run time."""
+    b.require(correction == int(correction), f"correction {correction} of a symbolic size")
+    quant, rank = x.type.quant, x.type.rank
+    b.require(quant is not None, "the operand is not quantized but the result is")
+    assert quant is not None
+    fine = 128.0 if x.type.dtype is DType.INT8 else 1.0  # steps of a code
+    total, step = integer_sum(b, x, axes)
+    reach = 2.0 * largest_step(quant, x.type.dtype)
+    mean, bits = divided(b, total, count, reach)
+    codes = steps(b, x, fine, rank)
+    left = b.SUB(codes, b.rescale(mean, fine * step / quant.s * 2.0**-bits, DType.INT32))
+    square = (reach * fine) ** 2
+    first = max(ceil(log2(square) - SUM_BITS), 0)
+    squares = Sum(multiply(b, left, left, first), square * 2.0**-first, first)
+    squares = sum_rows(b, squares, Rows(tuple(axes)))
+    free = count - int(correction)
+    most = square * 2.0**-squares.shift * smallest(count) / smallest(free)
+    variance, bits = divided(b, squares.value, free, most)
+    unit = (quant.s / fine) ** 2 * 2.0 ** (squares.shift - bits)
+    return _finish(b, variance, unit, root, b.out[0])
 
 
 def _sum(x: Term, axes: Sequence[int]) -> Term:

@@ -207,7 +207,7 @@ def tiled(b: TosaBuilder, x: Value, multiples: Sequence[int]) -> Value:
     """TILE; of a constant at once."""
     if all(m == 1 for m in multiples):
         return x
-    if x.is_const:
+    if x.is_const and all(isinstance(m, int) for m in multiples):
         return b.const(np.tile(x.array, multiples), x.type.dtype, x.type.quant)
     return b.TILE(x, tuple(multiples), quant=x.type.quant)  # type: ignore[no-any-return]
 

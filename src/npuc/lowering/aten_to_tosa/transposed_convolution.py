@@ -61,7 +61,6 @@ def _transpose_conv2d(b: TosaBuilder, conv: Convolution) -> Value:
         b.require(before < size, f"padding {before} is not below the kernel's {size}")
         whole = (conv.x.type.ints[1 + i] - 1) * conv.stride[i] + size
         pad += [-before, conv.out.ints[1 + i] - whole + before]
-    b.require(conv.x.type.is_static, f"transposed convolution of the symbolic {conv.x.type.shape}")
     return b.TRANSPOSE_CONV2D(  # type: ignore[no-any-return]
         conv.x, kernel, conv.weights.bias, b.zero_point(conv.x),
         b.zero_point(kernel, conv.weights.zero_point),
@@ -88,7 +87,6 @@ def as_ordinary(b: TosaBuilder, conv: Convolution) -> Convolution:
 
 def spread(b: TosaBuilder, x: Value, stride: Sequence[int]) -> Value:
     """[N, ..., C] with stride - 1 zeros after each element of the spatial axes (PAD)."""
-    b.require(x.type.is_static, f"transposed convolution of the symbolic {x.type.shape}")
     for axis, step in enumerate(stride, 1):
         if step == 1:
             continue

@@ -1,0 +1,29 @@
+"""Rules for tensors that are made of sizes known only at run time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npuc.ir import DType, Value
+from npuc.ir.symbolic import largest
+from npuc.lowering.aten_to_tosa.open_sizes import size_tensor
+from npuc.lowering.registry import lowers
+from npuc.lowering.tosa_builder import TosaBuilder
+
+#: longest constant of which a run-time size takes a part
+LONGEST = 2**20
+
+
+@lowers("aten.arange")
+def arange(b: TosaBuilder, end: int) -> Value:
+    """arange of a symbolic size -> SLICE of the longest one."""
+    most, dtype = largest(end), b.out[0].dtype
+    b.require(most <= LONGEST, f"a count up to {most}; constants have up to {LONGEST} elements")
+    return b.slice(b.const(np.arange(most).astype(dtype.numpy), dtype), (0,), (end,))
+
+
+@lowers("aten.scalar_tensor")
+def scalar_tensor(b: TosaBuilder, size: int) -> Value:
+    """A symbolic size as a number -> the sum of that many ones."""
+    y = size_tensor(b, size, DType.INT32)
+    return y if b.out[0].dtype is DType.INT32 else b.CAST(y, dtype=b.out[0].dtype)
