@@ -112,38 +112,48 @@ def group_norm(
     """group_norm -> statistics per channel, then per group (instance norm: one channel each)."""
     if x.type.dtype.is_float:
         return float_group_norm(b, x, groups, weight, bias, eps)
-    return integer_group_norm(b, x, groups, weight, bias, eps, multiply_and_add)
+    return integer_group_norm(b, x, groups, weight, bias, eps)
 
 
 def integer_layer_norm(
     b: TosaBuilder, x: Value, normalized_shape: Sequence[int], weight: Value | None,
-    bias: Value | None, eps: float | None, apply: ApplyAffine, center: bool = True,
+    bias: Value | None, eps: float | None, center: bool = True,
+    apply: ApplyAffine = multiply_and_add, narrow: bool = False,
 ) -> Value:  # fmt: skip
-    """layer_norm or rms_norm of a quantized value, on rows [1, 1, R, N]."""
+    """layer_norm or rms_norm of a quantized value, on rows [1, 1, R, N].
+
+    `apply` emits gamma and beta, `narrow` is that of `normalize`.
+    """
     count = prod(normalized_shape)
     image = b.reshape(x, (1, 1, x.type.size // count, count))
     eps = FP32_EPSILON if eps is None else eps
     precise = b.out[0].dtype is not DType.INT8
-    z, worth = normalize(b, image, Rows((3,)), eps, center, precise)
+    z, worth = normalize(b, image, Rows((3,)), eps, center, precise, narrow)
     largest = sqrt(count)
-    affine = Affine(_vector(b, weight), _vector(b, bias), 3, largest)
+    affine = Affine(_vector(b, weight, 1.0), _vector(b, bias, 0.0), 3, largest)
     y = apply(b, z, worth, affine, b.out[0].with_(shape=image.type.shape))
     return b.reshape(y, x.type.ints)
 
 
 def integer_group_norm(
     b: TosaBuilder, x: Value, groups: int, weight: Value | None, bias: Value | None, eps: float,
-    apply: ApplyAffine,
+    apply: ApplyAffine = multiply_and_add, narrow: bool = False,
 ) -> Value:  # fmt: skip
     """group_norm of a quantized value, in the model's layout."""
     rows = Rows(tuple(range(x.type.rank - 1, 1, -1)), groups)
-    z, worth = normalize(b, x, rows, eps, precise=b.out[0].dtype is not DType.INT8)
-    affine = Affine(_vector(b, weight), _vector(b, bias), 1, sqrt(rows.count(x.type.ints)))
+    precise = b.out[0].dtype is not DType.INT8
+    z, worth = normalize(b, x, rows, eps, precise=precise, narrow=narrow)
+    largest = sqrt(rows.count(x.type.ints))
+    affine = Affine(_vector(b, weight, 1.0), _vector(b, bias, 0.0), 1, largest)
     return apply(b, z, worth, affine, b.out[0])
 
 
-def _vector(b: TosaBuilder, value: Value | None) -> np.ndarray | None:
-    return None if value is None else real(b, value, "gamma or beta").reshape(-1)
+def _vector(b: TosaBuilder, value: Value | None, neutral: float) -> np.ndarray | None:
+    """gamma or beta; None where it is all `neutral`, and changes nothing."""
+    if value is None:
+        return None
+    vector = real(b, value, "gamma or beta").reshape(-1)
+    return None if np.all(vector == neutral) else vector
 
 
 def float_layer_norm(
