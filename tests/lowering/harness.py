@@ -317,7 +317,9 @@ def refuses(
 
 def label(value: Any) -> str:
     """A short name for a parameter of a test."""
-    return value.name if isinstance(value, Limits) else str(value).replace(" ", "")
+    if isinstance(value, Limits):
+        return value.name
+    return getattr(value, "__name__", None) or str(value).replace(" ", "")
 
 
 def ops(graph: Graph) -> list[str]:

@@ -15,6 +15,7 @@ from tests.lowering.harness import (
     constant,
     given,
     int16,
+    label,
     ops,
     quant_for,
     refuses,
@@ -154,7 +155,7 @@ def test_long_constant_index_is_one_gather_where_the_target_has_it():
         (bool, TOSA_INT),
         (bool, U85),
     ],
-    ids=str,
+    ids=label,
 )
 def test_look_ups_in_integers_and_booleans(dtype, limits):
     x = R.integers(-(2**31), 2**31 - 1, (12, 3)).astype(dtype)
