@@ -238,3 +238,25 @@ def test_windows_and_strides() -> None:
     x = normal(1, 2, 5, 6)
     moved("aten.im2col", x, ((2, 3), (1, 1), (1, 0), (2, 1)), torch.ops.aten.im2col)
     moved("aten.as_strided", normal(4, 6), ((3, 2), (6, 2), 1), torch.as_strided)
+
+
+def test_put_by_mask_and_quantized_sums() -> None:
+    x = normal(3, 4, 5)
+    mask = rng.integers(0, 2, (4, 5)) > 0
+    value = np.float32(0.5)
+    check_tflite(
+        "aten.index_put", (given(x), (None, given(mask)), constant(value), False), put_inner
+    )
+    y, v = normal(5, 4), normal(3, 4)
+    places = np.array([1, 3, 1])
+    q = quant_for(np.concatenate([y, v]) * 2)
+    args = (given(y, q), (given(places),), given(v, quant_for(v)), True)
+    check_tflite("aten.index_put", args, put, out_quant=q)
+
+
+def test_slice_scatter() -> None:
+    x, source = normal(2, 9), normal(2, 3)
+    check_tflite(
+        "aten.slice_scatter", (given(x), given(source), 1, 1, 9, 3),
+        lambda t, s, d, a, b, n: torch.slice_scatter(t, s, d, a, b, n),
+    )  # fmt: skip

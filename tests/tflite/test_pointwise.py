@@ -319,3 +319,38 @@ def test_sums_of_very_different_scales(bits: int) -> None:
     check_tflite(
         "aten.add.Tensor", args, torch.add, kwargs={"alpha": 1}, out_quant=quant_for(x, bits)
     )
+
+
+def test_functions_of_pairs() -> None:
+    """Quantized functions of two tensors without an operator: a table of all pairs of codes."""
+    x, y = normal(3, 40, scale=3), rng.uniform(0.6, 2.5, (1, 40)).astype(np.float32)
+    qx, qy = quant_for(x), quant_for(y)
+    x = qx.dequantize(qx.quantize(x))
+    y = qy.dequantize(qy.quantize(y))
+    for kind, function, kwargs in (
+        ("aten.div.Tensor", torch.div, {"rounding_mode": "floor"}),
+        ("aten.div.Tensor", torch.div, {"rounding_mode": "trunc"}),
+        ("aten.remainder.Tensor", torch.remainder, {}), ("aten.fmod.Tensor", torch.fmod, {}),
+        ("aten.atan2", torch.atan2, {}),
+        ("aten.pow.Tensor_Tensor", lambda a, b: torch.pow(a.abs(), b), {}),
+    ):  # fmt: skip
+        left = np.abs(x) if "pow" in kind else x
+        q = quant_for(left)
+        left = q.dequantize(q.quantize(left))
+        want = function(torch.from_numpy(left), torch.from_numpy(y), **kwargs).numpy()
+        args = (given(left, q), given(y, qy))
+        check_tflite(kind, args, function, kwargs=kwargs, out_quant=quant_for(want), steps=0)
+    want = np.floor(x / 1.5)
+    args = (given(x, qx), constant(np.float32(1.5)))
+    kwargs = {"rounding_mode": "floor"}
+    check_tflite("aten.div.Tensor", args, torch.div, kwargs=kwargs, out_quant=quant_for(want))
+
+
+def test_bits() -> None:
+    for low, high, dtype in ((-(2**31), 2**31, DType.INT32), (-128, 128, DType.INT8)):
+        x, y = (rng.integers(low, high, (4, 50)).astype(dtype.numpy) for _ in range(2))
+        for op in ("and", "or", "xor"):
+            kind = f"aten.bitwise_{op}.Tensor"
+            check_tflite(kind, (given(x), given(y)), getattr(torch, f"bitwise_{op}"))
+    x, y = rng.integers(0, 9, (3, 4)), rng.integers(0, 5, (3, 4))
+    check_tflite("aten.bitwise_left_shift.Tensor", (given(x), given(y)), torch.bitwise_left_shift)

@@ -13,6 +13,7 @@ from npuc.lowering.rule_builder import RuleBuilder
 
 #: real values (float64 array) -> real values
 Function = Callable[[np.ndarray], np.ndarray]
+Function2 = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 #: codes that a narrower range of the model may be passed by before it is clamped
 SLACK = 1
@@ -151,6 +152,24 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
             index = self.ADD(index, self.scalar(-low, DType.INT32, x.type.rank))
         return self.GATHER(table, index)  # type: ignore[no-any-return]
 
+    def lookup_pair(self, x: Value, y: Value, function: Function2, out: TensorType) -> Value:
+        """`function` of two 8-bit values of equal rank, exactly: GATHER from a table of all pairs."""
+        q, r, result = x.type.quant, y.type.quant, out.quant
+        assert q is not None and r is not None and result is not None
+        codes = np.arange(-128, 128)
+        left, right = (
+            ((codes - p.zp).astype(np.float32) * np.float32(p.s)).astype(np.float64) for p in (q, r)
+        )
+        with np.errstate(all="ignore"):
+            real = function(*np.meshgrid(left, right, indexing="ij"))
+        entries = result.quantize(_finite(real, result)).reshape(-1)
+        table = self.const(entries.astype(out.dtype.numpy), out.dtype, result)
+        high = self.MUL(self.CAST(x, dtype=DType.INT32), self.scalar(256, DType.INT32, x.type.rank))
+        low = self.ADD(
+            self.CAST(y, dtype=DType.INT32), self.scalar(128 * 257, DType.INT32, y.type.rank)
+        )
+        return self.GATHER(table, self.ADD(high, low))  # type: ignore[no-any-return]
+
 
 def _whole_range(type: TensorType) -> Quant:
     assert type.quant is not None
@@ -158,9 +177,9 @@ def _whole_range(type: TensorType) -> Quant:
 
 
 def _finite(real: np.ndarray, quant: Quant) -> np.ndarray:
-    """Infinities as values that saturate."""
+    """Infinities as values that saturate; NaN stays, which is code 0 as in PyTorch."""
     limit = quant.s * 2.0**20
-    return np.nan_to_num(real, nan=0.0, posinf=limit, neginf=-limit)
+    return np.clip(real, -limit, limit)
 
 
 def real_values(x: Value) -> np.ndarray:

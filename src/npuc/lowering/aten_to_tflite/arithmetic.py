@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from npuc.ir import DType, TensorType, Value
@@ -108,8 +110,7 @@ def div(b: TfliteBuilder, x: Value, y: Value, *, rounding_mode: str | None = Non
     """div -> DIV, FLOOR_DIV; quantized: MUL by the reciprocal in 16 bits."""
     out = b.out[0]
     if out.quant is not None:
-        b.require(rounding_mode is None, f"a quantized division that rounds ({rounding_mode})")
-        return _quantized_div(b, x, y)
+        return _quantized_div(b, x, y) if rounding_mode is None else _of_pair(b, x, y)
     if rounding_mode == "floor":
         return _floor_div(b, x, y)
     if out.dtype.is_float:
@@ -149,6 +150,42 @@ def _quantized_div(b: TfliteBuilder, x: Value, y: Value) -> Value:
     return b.requantize(product, out)
 
 
+def _of_pair(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """The op of `b` on two quantized tensors, by a table: of all pairs of codes, or of one operand's
+    where the other is a number."""
+    out = b.out[0]
+    numbers = number(x), number(y)
+    x, y = (b.match_rank(b.operand(v), out.rank) for v in (x, y))
+    function = _torch_function(b)
+    if numbers[1] is not None and x.type.dtype in (DType.INT8, DType.INT16):
+        value = numbers[1]
+        return b.lookup(x, lambda real: function(real, np.full_like(real, value)), out)
+    if numbers[0] is not None and y.type.dtype in (DType.INT8, DType.INT16):
+        first = numbers[0]
+        return b.lookup(y, lambda real: function(np.full_like(real, first), real), out)
+    b.require(
+        x.type.dtype is y.type.dtype is DType.INT8,
+        f"{x.type.dtype.name} and {y.type.dtype.name} operands: a table of all pairs takes INT8",
+        "leave this op float",
+    )
+    return b.lookup_pair(x, y, function, out)
+
+
+def _torch_function(b: TfliteBuilder) -> Any:
+    """PyTorch's op of `b` as a function of two arrays of real values."""
+    import torch
+
+    assert b.op is not None
+    call = getattr(torch.ops.aten, b.op.name.partition(".")[0])
+    kwargs = dict(b.op.attrs["kwargs"])
+
+    def function(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        left, right = (torch.from_numpy(np.ascontiguousarray(v)) for v in (x, y))
+        return call(left, right, **kwargs).to(torch.float64).numpy()  # type: ignore[no-any-return]
+
+    return function
+
+
 def reciprocal_type(y: Value) -> TensorType:
     """INT16 for 1 / y: up to the reciprocal of the smallest magnitude above zero."""
     quant = y.type.quant
@@ -161,7 +198,8 @@ def reciprocal_type(y: Value) -> TensorType:
 def remainder(b: TfliteBuilder, x: Value, y: Value) -> Value:
     """remainder -> FLOOR_MOD, which has the sign of the divisor as PyTorch's."""
     out = b.out[0]
-    b.require(out.quant is None, "a quantized remainder", "leave this op float")
+    if out.quant is not None:
+        return _of_pair(b, x, y)
     return binary(b, "FLOOR_MOD", x, y, out, DType.FP32 if out.dtype.is_float else DType.INT32)
 
 
@@ -169,7 +207,8 @@ def remainder(b: TfliteBuilder, x: Value, y: Value) -> Value:
 def fmod(b: TfliteBuilder, x: Value, y: Value) -> Value:
     """fmod -> x - y * trunc(x / y)."""
     out = b.out[0]
-    b.require(out.quant is None, "a quantized fmod", "leave this op float")
+    if out.quant is not None:
+        return _of_pair(b, x, y)
     dtype = DType.FP32 if out.dtype.is_float else DType.INT32
     x, y = converted(b, x, dtype), converted(b, y, dtype)
     whole = binary(b, "DIV", x, y, out.with_(dtype=dtype), dtype)
@@ -183,14 +222,7 @@ def pow_tensor(b: TfliteBuilder, x: Value, y: Value) -> Value:
     """pow of two tensors -> POW."""
     out = b.out[0]
     if out.quant is not None:
-        base = number(x)
-        b.require(
-            base is not None and base > 0 and y.type.quant is not None,
-            "a quantized power of two tensors",
-            "leave this op float",
-        )
-        assert base is not None
-        return b.lookup(b.match_rank(y, out.rank), lambda real: np.power(base, real), out)
+        return _of_pair(b, x, y)
     return binary(b, "POW", x, y, out, DType.FP32 if out.dtype.is_float else DType.INT32)
 
 
@@ -200,7 +232,8 @@ def atan2(b: TfliteBuilder, x: Value, y: Value) -> Value:
     from npuc.lowering.aten_to_tflite.move import broadcast_to
 
     out = b.out[0]
-    b.require(out.quant is None, "a quantized atan2", "leave this op float")
+    if out.quant is not None:
+        return _of_pair(b, x, y)
     x, y = (broadcast_to(b, b.match_rank(v, out.rank), out.ints) for v in (x, y))
     return b.ATAN2(x, y)  # type: ignore[no-any-return]
 

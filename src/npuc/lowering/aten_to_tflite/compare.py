@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -145,12 +146,48 @@ def shift_right(b: TfliteBuilder, x: Value, y: Value) -> Value:
     return binary(b, "RIGHT_SHIFT", x, y, b.out[0], DType.INT32)
 
 
+@lowers("aten.bitwise_and.Tensor", dialect="tflite")
+def bitwise_and(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """bitwise_and -> (x + y - (x ^ y)) >> 1, INT32 in two halves that do not overflow."""
+    return _by_halves(b, x, y, _and)
+
+
+@lowers("aten.bitwise_or.Tensor", dialect="tflite")
+def bitwise_or(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    """bitwise_or -> (x ^ y) + (x & y)."""
+    return _by_halves(b, x, y, lambda b, x, y: b.ADD(b.BITWISE_XOR(x, y), _and(b, x, y)))
+
+
+def _and(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    twice = b.SUB(b.ADD(x, y), b.BITWISE_XOR(x, y))
+    return b.RIGHT_SHIFT(twice, b.scalar(1, DType.INT32, twice.type.rank))  # type: ignore[no-any-return]
+
+
+def _by_halves(
+    b: TfliteBuilder, x: Value, y: Value, emit: Callable[[TfliteBuilder, Value, Value], Value]
+) -> Value:
+    """A bitwise operator of integers on their upper and lower 16 bits."""
+    narrow = all(v.type.dtype.bits <= 16 for v in (x, y))
+    x, y = aligned(b, converted(b, x, DType.INT32), converted(b, y, DType.INT32))
+    if narrow:
+        return converted(b, emit(b, x, y), b.out[0].dtype)
+    rank = x.type.rank
+    bits, unit = b.scalar(16, DType.INT32, rank), b.scalar(2**16, DType.INT32, rank)
+    upper = [b.RIGHT_SHIFT(v, bits) for v in (x, y)]
+    lower = [b.SUB(v, b.MUL(u, unit)) for v, u in zip((x, y), upper, strict=True)]
+    result = b.ADD(b.MUL(emit(b, *upper), unit), emit(b, *lower))
+    return converted(b, result, b.out[0].dtype)
+
+
 @lowers("aten.bitwise_left_shift.Tensor", dialect="tflite")
 def shift_left(b: TfliteBuilder, x: Value, y: Value) -> Value:
-    """bitwise_left_shift by constants -> MUL by powers of two."""
-    b.require(y.is_const, "a left shift by computed distances")
-    powers = np.left_shift(1, y.array.astype(np.int64)).astype(np.int32)
-    return binary(b, "MUL", x, b.const(powers), b.out[0], DType.INT32)
+    """bitwise_left_shift -> MUL by powers of two."""
+    if y.is_const:
+        powers = b.const(np.left_shift(1, y.array.astype(np.int64)).astype(np.int32))
+    else:
+        distance = converted(b, y, DType.INT32)
+        powers = b.POW(b.scalar(2, DType.INT32, y.type.rank), distance)
+    return binary(b, "MUL", x, powers, b.out[0], DType.INT32)
 
 
 @lowers("aten.where", "aten.where.self", dialect="tflite")

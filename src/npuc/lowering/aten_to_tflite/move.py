@@ -80,7 +80,7 @@ def slice_scatter(
     b: TfliteBuilder, x: Value, source: Value, dim: int, start: int, end: int, step: int
 ) -> Value:
     """slice_scatter with a step -> CONCATENATION of the elements between and those given."""
-    x, source = b.as_result(x), b.as_result_type(source)
+    x, source = b.as_result(x), b.as_result(source)
     size, parts = x.type.ints[dim], []
     place = 0
     for k, at in enumerate(range(start, end, step)):

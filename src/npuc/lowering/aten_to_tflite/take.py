@@ -7,7 +7,8 @@ from math import prod
 
 import numpy as np
 
-from npuc.ir import DType, Value
+from npuc.ir import DType, Quant, Value
+from npuc.lowering.aten_to_tflite.operands import wide_type
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder
 
@@ -156,9 +157,12 @@ def index_put(
     """index_put -> rows of the indexed axes: SELECT_V2 of the last one written to each; or a sum."""
     axes = [i for i, v in enumerate(indices) if v is not None]
     found = [v for v in indices if v is not None]
-    b.require(all(v.type.dtype is not DType.BOOL for v in found), "index_put by a mask of booleans")
+    if any(v.type.dtype is DType.BOOL for v in found):
+        return _put_by_mask(b, x, axes, found, values, accumulate)
     if b.out[0].quant is not None:
-        x, values = b.as_result(x), b.requantize(b.operand(values), b.out[0])
+        x, values = b.operand(x), b.operand(values)
+        if not accumulate:
+            x, values = b.as_result(x), b.requantize(values, b.out[0])
     order = [*axes, *(i for i in range(x.type.rank) if i not in axes)]
     moved = b.transpose(x, order)
     sizes, rest = moved.type.ints[: len(axes)], moved.type.ints[len(axes) :]
@@ -168,6 +172,26 @@ def index_put(
     made = write_rows(b, flat, b.reshape(index, (index.type.size,)), rows, accumulate)
     back = [order.index(i) for i in range(x.type.rank)]
     return b.transpose(b.reshape(made, moved.type.ints), back)
+
+
+def _put_by_mask(
+    b: TfliteBuilder, x: Value, axes: list[int], found: list[Value], values: Value, accumulate: bool
+) -> Value:
+    """One mask and one value, or a value for each element of the other axes: SELECT_V2."""
+    mask, first = found[0], axes[0]
+    rest = x.type.rank - first - mask.type.rank
+    inner = values.type.size == 1 or values.type.rank <= rest
+    b.require(
+        len(found) == 1 and inner and not accumulate and mask.type.dtype is DType.BOOL,
+        "index_put by a mask of as many values as it has ones",
+    )
+    if b.out[0].quant is not None:
+        x, values = b.as_result(x), b.requantize(b.operand(values), b.out[0])
+    shape = (*(1,) * first, *mask.type.ints, *(1,) * rest)
+    mask = b.reshape(mask, shape)
+    if values.type.size == 1:
+        values = b.reshape(values, ())
+    return b.SELECT_V2(mask, b.match_rank(values, x.type.rank), x)  # type: ignore[no-any-return]
 
 
 def _rows(
@@ -188,14 +212,13 @@ def _spread(b: TfliteBuilder, x: Value, shape: Sequence[int]) -> Value:
     return broadcast_to(b, b.match_rank(x, len(shape)), shape)
 
 
-def write_rows(
-    b: TfliteBuilder, x: Value, index: Value, rows: Value, accumulate: bool
-) -> Value:
+def write_rows(b: TfliteBuilder, x: Value, index: Value, rows: Value, accumulate: bool) -> Value:
     """`x` [R, ...] with `rows` [K, ...] written at `index` [K], the later ones over the earlier."""
     count, size = rows.type.ints[0], x.type.ints[0]
     if accumulate:
-        b.require(x.type.quant is None, "an accumulating index_put of quantized values")
         where = b.reshape(index, (count, 1))
+        if x.type.quant is not None:
+            return _quantized_sum(b, x, where, rows)
         return b.ADD(x, b.SCATTER_ND(where, rows, shape=x.type.ints))  # type: ignore[no-any-return]
     if index.is_const:
         last = np.zeros(size, np.int32)
@@ -221,6 +244,19 @@ def write_rows(
     return b.SELECT_V2(b.reshape(written, (size, *[1] * (x.type.rank - 1))), made, x)  # type: ignore[no-any-return]
 
 
+def _quantized_sum(b: TfliteBuilder, x: Value, where: Value, rows: Value) -> Value:
+    """x plus what falls on each place: sums of codes in INT32, rounded once."""
+    quant, out = rows.type.quant, b.out[0]
+    assert quant is not None
+    steps = b.CAST(rows, dtype=DType.INT32)
+    steps = b.SUB(steps, b.scalar(quant.zp, DType.INT32, steps.type.rank))
+    unit = Quant(quant.s, 0, None, *DType.INT32.range)
+    total = b.SCATTER_ND(where, steps, shape=x.type.ints, quant=unit)
+    wide = out.with_(dtype=DType.INT16, shape=total.type.shape, quant=wide_type(out).quant)
+    part = b.QUANTIZE(total, dtype=DType.INT16, quant=wide.quant)
+    return b.requantize(b.ADD(b.widened(x), part, quant=wide.quant), out)
+
+
 @lowers("aten.scatter.src", "aten.scatter_add", dialect="tflite")
 def scatter(b: TfliteBuilder, x: Value, dim: int, index: Value, source: Value) -> Value:
     """scatter, scatter_add -> SCATTER_ND by linear indices on the flat tensor."""
@@ -234,13 +270,16 @@ def scatter(b: TfliteBuilder, x: Value, dim: int, index: Value, source: Value) -
     linear = _linear(
         b, _wrapped(b, _index(b, index), shape[dim]), strides[dim], np.broadcast_to(grid, wanted)
     )
+    adds = b.op.kind == "aten.scatter_add"
     if x.type.quant is not None:
-        x, source = b.as_result(x), b.requantize(b.operand(source), b.out[0])
+        x, source = b.operand(x), b.operand(source)
+        if not adds:
+            x, source = b.as_result(x), b.requantize(source, b.out[0])
     source = b.slice(source, [0] * source.type.rank, wanted)
     count = prod(wanted)
     flat = write_rows(
         b, b.reshape(x, (x.type.size,)), b.reshape(linear, (count,)), b.reshape(source, (count,)),
-        b.op.kind == "aten.scatter_add",
+        adds,
     )  # fmt: skip
     return b.reshape(flat, shape)
 
