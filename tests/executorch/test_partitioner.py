@@ -356,3 +356,20 @@ def test_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BackendDetails, "__subclasses__", lambda: [TOSABackend, rival])
     with pytest.raises(BadInput, match=r"two backends are called TOSABackend: elsewhere\."):
         TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")).partition(program)
+
+
+def test_booleans_cross_as_bytes() -> None:
+    """A chip without booleans carries them as 0 and 1 in the same bytes."""
+    from npuc.executorch.run_edge import run_edge
+
+    class Compare(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.nn.functional.hardswish(x) > 0.5
+
+    x = torch.randn(1, 4, 8)
+    model = quantized(Compare(), x)
+    partitioner = EthosUPartitioner(EthosUCompileSpec("ethos-u55-128"))
+    program = lowered(exported(model, x), partitioner).exported_program()
+    assert {v.tag for v in partitioner.report() if v.op.startswith("aten")} == {"tag0"}
+    (got,) = run_edge(program, [x], {})
+    assert got.dtype == torch.bool and torch.equal(got, model(x))

@@ -9,7 +9,7 @@ from npuc.dialects.tosa import Limits
 from npuc.errors import Reason, Unsupported
 from npuc.executorch.edge_program import ORIGIN, Part, order_of
 from npuc.frontend.torch_arrays import dtype_of
-from npuc.ir import Graph, TensorType
+from npuc.ir import DType, Graph, TensorType
 from npuc.lowering.lower import Lowered, lower
 
 if TYPE_CHECKING:
@@ -85,4 +85,6 @@ def _type_reason(node: Node, carried: TensorType) -> str:
     dtype = dtype_of(node.meta["val"].dtype)
     if dtype.numpy == carried.dtype.numpy:
         return ""
+    if dtype is DType.BOOL and carried.dtype is DType.INT8:
+        return ""  # the same bytes: 0 and 1
     return f"it is {dtype.name} on the host, the target carries it as {carried.dtype.name}: cast it"

@@ -19,19 +19,21 @@ RECORD = "_delegate_info_meta"
 
 @dataclass(frozen=True)
 class DelegateRecord:
-    """What a delegate computes: its graph, and the memory order of its inputs and outputs."""
+    """What a delegate computes: its graph; memory order of its inputs, and of its outputs with
+    their types."""
 
     graph: Graph
     inputs: tuple[tuple[int, ...] | None, ...]
-    outputs: tuple[tuple[int, ...] | None, ...]
+    outputs: tuple[tuple[tuple[int, ...] | None, torch.dtype], ...]
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Outputs for inputs in the program's own layout."""
         from npuc.execute.tosa import evaluate
 
-        arrays = [_to_array(x, o) for x, o in zip(tensors, self.inputs, strict=True)]
+        given = zip(tensors, self.inputs, self.graph.inputs, strict=True)
+        arrays = [_to_array(x, o).astype(v.type.dtype.numpy, copy=False) for x, o, v in given]
         results = evaluate(self.graph, arrays)
-        return [_to_tensor(y, o) for y, o in zip(results, self.outputs, strict=True)]
+        return [_to_tensor(y, o).to(t) for y, (o, t) in zip(results, self.outputs, strict=True)]
 
 
 def record_of(part: Any, graph: Graph) -> DelegateRecord:
@@ -39,7 +41,7 @@ def record_of(part: Any, graph: Graph) -> DelegateRecord:
     return DelegateRecord(
         graph,
         tuple(order_of(n.meta["val"]) for n in part.inputs),
-        tuple(order_of(n.meta["val"]) for n in part.outputs),
+        tuple((order_of(n.meta["val"]), n.meta["val"].dtype) for n in part.outputs),
     )
 
 
