@@ -92,7 +92,7 @@ class CheckingInterpreter(torch.fx.Interpreter):
         array, type = self.observed[name].as_in_model(result.shape)
         error, steps = difference(array, type, result)
         where = self.where.get(name, name)
-        self.found.append(OpCheck(name, where, error, steps))
+        self.found.append(OpCheck(name, where, error, steps, type.dtype.bits))
         if not error <= tolerance(type) and not self._is_noise(n, array, type, result):
             raise _departs(n, where, array, type, result, error, steps)
         return _to_torch(array, type, result)

@@ -11,13 +11,15 @@ from typing import Any
 class OpCheck:
     """One op of the model against PyTorch on the operand values that the artifact itself produced.
 
-    `error` is in steps of the quantized result, or for floats relative to the largest value.
+    `error` is in steps of the quantized result, which has `bits`, or for floats relative to the
+    largest value.
     """
 
     name: str
     where: str
     error: float
     steps: bool
+    bits: int = 8
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,12 @@ class CheckReport:
         if self.other_path:
             return text + ", outputs not compared: PyTorch takes another branch on this input"
         return text + (f", {min(finite):.1f} dB against float" if finite else "")
+
+    def _steps(self) -> str:
+        narrow = max((o.error for o in self.ops if o.steps and o.bits <= 8), default=0)
+        wide = max((o.error for o in self.ops if o.steps and o.bits > 8), default=0)
+        text = f"within {max(narrow, 1):g} step"
+        return text + (f" ({wide:g} of 65,536 where 16 bits)" if wide > 1 else "")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
