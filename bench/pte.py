@@ -3,8 +3,8 @@
     python bench/pte.py [network ...]
 
 Per network (of examples/): CPU seconds from the quantized graph to a whole-model .pte, and of
-`to_edge_transform_and_lower` with npuc's partitioner the total, npuc's own part (Vela left out, which
-runs in the same process), and its share.
+`to_edge_transform_and_lower` with npuc's partitioner the total, npuc's own part (without Vela,
+which runs in the same process), and its share.
 """
 
 from __future__ import annotations
