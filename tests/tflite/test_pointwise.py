@@ -354,3 +354,25 @@ def test_bits() -> None:
             check_tflite(kind, (given(x), given(y)), getattr(torch, f"bitwise_{op}"))
     x, y = rng.integers(0, 9, (3, 4)), rng.integers(0, 5, (3, 4))
     check_tflite("aten.bitwise_left_shift.Tensor", (given(x), given(y)), torch.bitwise_left_shift)
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_sigmoid_of_very_negative_values(bits: int) -> None:
+    """Its results are below the steps of LOGISTIC."""
+    x = np.linspace(-20, -9, 300).astype(np.float32)
+    want = 1 / (1 + np.exp(-x.astype(np.float64)))
+    check_tflite(
+        "aten.sigmoid", (given(x, quant_for(x, bits)),), torch.sigmoid,
+        out_quant=quant_for(want, bits), steps=1 if bits == 8 else 4,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "exp", "hardswish"])
+def test_functions_between_widths(name: str) -> None:
+    x = np.linspace(-3, 3, 400).astype(np.float32)
+    want = _call(name)(torch.from_numpy(x)).numpy()
+    for before, after in ((16, 8), (8, 16)):
+        check_tflite(
+            f"aten.{name}", (given(x, quant_for(x, before)),), _call(name),
+            out_quant=quant_for(want, after), steps=1 if after == 8 else 4,
+        )  # fmt: skip

@@ -153,7 +153,7 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
         return self.GATHER(table, index)  # type: ignore[no-any-return]
 
     def lookup_pair(self, x: Value, y: Value, function: Function2, out: TensorType) -> Value:
-        """`function` of two 8-bit values of equal rank, exactly: GATHER from a table of all pairs."""
+        """`function` of two 8-bit values of equal rank, exactly: GATHER from a table of pairs."""
         q, r, result = x.type.quant, y.type.quant, out.quant
         assert q is not None and r is not None and result is not None
         codes = np.arange(-128, 128)

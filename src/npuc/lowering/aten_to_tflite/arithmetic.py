@@ -151,8 +151,8 @@ def _quantized_div(b: TfliteBuilder, x: Value, y: Value) -> Value:
 
 
 def _of_pair(b: TfliteBuilder, x: Value, y: Value) -> Value:
-    """The op of `b` on two quantized tensors, by a table: of all pairs of codes, or of one operand's
-    where the other is a number."""
+    """The op of `b` on two quantized tensors, by a table of all pairs of codes, or of one operand's
+    codes where the other is a number."""
     out = b.out[0]
     numbers = number(x), number(y)
     x, y = (b.match_rank(b.operand(v), out.rank) for v in (x, y))

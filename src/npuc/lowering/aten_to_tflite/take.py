@@ -154,7 +154,7 @@ def _topk(b: TfliteBuilder, x: Value, k: int, dim: int, largest: bool) -> tuple[
 def index_put(
     b: TfliteBuilder, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool
 ) -> Value:
-    """index_put -> rows of the indexed axes: SELECT_V2 of the last one written to each; or a sum."""
+    """index_put -> SELECT_V2 between a row and the last one written to its place; or a sum."""
     axes = [i for i, v in enumerate(indices) if v is not None]
     found = [v for v in indices if v is not None]
     if any(v.type.dtype is DType.BOOL for v in found):

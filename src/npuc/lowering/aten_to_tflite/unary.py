@@ -1,4 +1,4 @@
-"""Functions of one tensor: a builtin operator, an exact table when quantized, a formula of floats else."""
+"""Functions of one tensor: an operator, an exact table when quantized, a formula of floats."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ QUANTIZED_OPERATORS = {
     "aten.abs": "ABS", "aten.exp": "EXP", "aten.log": "LOG", "aten.rsqrt": "RSQRT",
     "aten.sigmoid": "LOGISTIC", "aten.tanh": "TANH", "aten.hardswish": "HARD_SWISH",
 }  # fmt: skip
+#: element type -> scale of a result below which the 2**-15 steps of LOGISTIC are too coarse
+FINE = {DType.INT8: 2.0**-10, DType.INT16: 2.0**-18}
 #: largest error in steps that an 8-bit gate may bring before the product is rounded
 GATE_ERROR = 0.45
 #: largest error in steps of 65,536 that is taken from an operator which interpolates
@@ -100,15 +102,33 @@ def _quantized(
     product = _product(b, x, function)
     if product is not None:
         return product
-    if name and x.type.dtype is out.dtype and _has(name, out.dtype):
-        fixed = fixed_quant(name, out.dtype)
-        if fixed is None and _interpolation_error(x, function, out) <= GOOD_16:
-            return b.tflite(name, x, quant=out.quant, **attrs)  # type: ignore[no-any-return]
-        if fixed is not None and same_parameters(fixed, out.quant):
-            return b.tflite(name, x, **attrs)  # type: ignore[no-any-return]
-        if fixed is not None:
-            return _through_16_bits(b, x, name, out)
+    if name:
+        found = _by_operator(b, x, name, attrs, function)
+        if found is not None:
+            return found
     return b.lookup(x, function, out)
+
+
+def _by_operator(
+    b: TfliteBuilder, x: Value, name: str, attrs: dict[str, Any], function: Function
+) -> Value | None:
+    """The operator for the type of `x` where its result is good enough: its own parameters, or by
+    INT16 other ones. None where a table is better."""
+    out = b.out[0]
+    assert out.quant is not None
+    same = x.type.dtype is out.dtype and _has(name, out.dtype)
+    fixed = fixed_quant(name, out.dtype)
+    if fixed is None and same and _interpolation_error(x, function, out) <= GOOD_16:
+        return b.tflite(name, x, quant=out.quant, **attrs)  # type: ignore[no-any-return]
+    if fixed is not None and same and same_parameters(fixed, out.quant):
+        return b.tflite(name, x, **attrs)  # type: ignore[no-any-return]
+    if fixed is not None and out.quant.s >= FINE[out.dtype]:
+        return b.requantize(b.tflite(name, b.widened(x)), out)
+    if fixed is None and x.type.dtype is DType.INT16 and _has(name, DType.INT16):
+        wide = wide_type(out)
+        if _interpolation_error(x, function, wide) <= GOOD_16:
+            return b.requantize(b.tflite(name, x, quant=wide.quant, **attrs), out)
+    return None
 
 
 def _interpolation_error(x: Value, function: Function, out: TensorType) -> float:
@@ -129,11 +149,6 @@ def _interpolation_error(x: Value, function: Function, out: TensorType) -> float
 
 def _has(name: str, dtype: DType) -> bool:
     return any(s[0] is dtype for s, _ in DEFINITIONS[name].signatures)
-
-
-def _through_16_bits(b: TfliteBuilder, x: Value, name: str, out: TensorType) -> Value:
-    """LOGISTIC or TANH to other parameters than its fixed ones: as INT16, then QUANTIZE."""
-    return b.requantize(b.tflite(name, b.widened(x) if b.limits.int16 else x), out)
 
 
 def _product(b: TfliteBuilder, x: Value, function: Function) -> Value | None:
