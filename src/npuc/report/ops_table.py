@@ -10,16 +10,16 @@ def ops_table(target: str | None = None) -> dict[str, str]:
 
     Without a target, overrides are listed as `kind [family]`.
     """
-    table = rules("tosa")
     if target is None:
+        table = rules("tosa")
         keys = sorted(table)
         return {f"{k} [{f}]" if f else k: _line(table[k, f]) for k, f in keys}
     from npuc.lowering.registry import find_rule
     from npuc.targets.catalogue import find_target
 
-    families = find_target(target).families
-    kinds = sorted({k for k, _ in table})
-    found = {k: find_rule(k, families) for k in kinds}
+    chosen = find_target(target)
+    kinds = sorted({k for k, _ in rules(chosen.dialect)})
+    found = {k: find_rule(k, chosen.families, chosen.dialect) for k in kinds}
     return {k: _line(rule) for k, rule in found.items() if rule is not None}
 
 
