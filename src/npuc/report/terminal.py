@@ -49,6 +49,8 @@ def show_compilation(c: Compilation, paths: Sequence[Path], verbose: bool = Fals
     costs = ", ".join(f"{k} {count_text(v)}" for k, v in overhead.items() if v)
     if costs:
         out.print(f"  cycles spent on nothing but: {costs}")
+    for text in dict.fromkeys(c.performance.get("cpu_operators") or ()):
+        out.print(f"  [yellow]on the CPU:[/] {escape(text)}")
     for port in (*c.io.inputs, *c.io.outputs):
         kind = "in " if port in c.io.inputs else "out"
         quant = f", scale {port.scale:.6g}, zero point {port.zero_point}" if port.scale else ""

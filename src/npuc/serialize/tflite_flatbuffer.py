@@ -108,7 +108,7 @@ class _Writer:
         made = self.schema.SubGraphT(name=name)
         self.subgraphs.append(made)
         numbers = tensor_numbers(graph)
-        names = _unique_names(numbers)
+        names = _unique_names(numbers, graph)
         made.tensors = [self._tensor(v, names[v]) for v in numbers]
         made.inputs = _int32([numbers[v] for v in graph.inputs])
         made.outputs = _int32([numbers[v] for v in graph.outputs])
@@ -235,7 +235,7 @@ class _Writer:
 
     def _signature(self, graph: Graph) -> Any:
         numbers = tensor_numbers(graph)
-        names = _unique_names(numbers)
+        names = _unique_names(numbers, graph)
 
         def ports(values: Sequence[Value]) -> list[Any]:
             taken: dict[str, int] = {}
@@ -305,11 +305,11 @@ def _camel(name: str) -> str:
     return first + "".join(part.capitalize() for part in rest)
 
 
-def _unique_names(numbers: Mapping[Value, int]) -> dict[Value, str]:
-    """A name per value, the model's own where it has one."""
+def _unique_names(numbers: Mapping[Value, int], graph: Graph) -> dict[Value, str]:
+    """A name per value, the model's own where it has one; those of the graph's ends come first."""
     taken: dict[str, int] = {}
     names: dict[Value, str] = {}
-    for value in numbers:
+    for value in dict.fromkeys([*graph.inputs, *graph.outputs, *numbers]):
         op = value.op
         plain = value.name or (op.loc.name if op else "") or (op.name if op else "input")
         names[value] = _unused(plain, taken)
