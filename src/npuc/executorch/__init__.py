@@ -1,4 +1,4 @@
-"""npuc under the names of ExecuTorch's Arm backend, and .pte programs."""
+"""npuc under the names of ExecuTorch's Arm and NXP backends, and .pte programs."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ _LAZY = {
     "get_symmetric_a8w4_quantization_config": "quantization_config",
     "get_uint8_io_quantization_config": "quantization_config",
     "get_vgf_snorm_quantization_config": "quantization_config",
+    "NeutronBackend": "neutron",
+    "NeutronPartitioner": "neutron",
+    "NeutronQuantizer": "neutron",
+    "CustomDelegationOptions": "neutron",
+    "NeutronTargetSpec": "neutron_spec",
+    "NeutronCompileSpecBuilder": "neutron_spec",
+    "generate_neutron_compile_spec": "neutron_spec",
     "PartitionReport": "partition_report",
     "NodeVerdict": "partition_report",
     "to_pte": "pte",

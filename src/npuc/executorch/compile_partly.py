@@ -21,6 +21,7 @@ from npuc.targets.target import Artifact, Target
 
 if TYPE_CHECKING:
     from npuc.executorch.compile_specs import ArmCompileSpec
+    from npuc.executorch.neutron_spec import NeutronCompileSpec
     from npuc.executorch.partition_report import PartitionReport
     from npuc.frontend.program import Program
     from npuc.ir import Graph
@@ -116,7 +117,7 @@ def compile_partly(
     return result
 
 
-def spec_of(target: Target) -> ArmCompileSpec:
+def spec_of(target: Target) -> ArmCompileSpec | NeutronCompileSpec:
     """The compile spec that stands for a target."""
     from npuc.executorch.compile_specs import EthosUCompileSpec, TosaCompileSpec, VgfCompileSpec
 
@@ -130,14 +131,21 @@ def spec_of(target: Target) -> ArmCompileSpec:
             target.name, options.get("system_config"), options.get("memory_mode"), flags,
             options.get("config_ini", "Arm/vela.ini"),
         )  # fmt: skip
+    if target.name.startswith("neutron-"):
+        from npuc.executorch.neutron_spec import NeutronCompileSpec
+
+        return NeutronCompileSpec.of_target(target)
     if target.dialect == "tosa":
         return TosaCompileSpec(target.name)
     raise BadInput(
-        f"{target.name} has no ExecuTorch backend", hint="use vgf, ethos-u... or tosa-..."
+        f"{target.name} has no ExecuTorch backend",
+        hint="use vgf, ethos-u..., neutron-imxrt700 or tosa-...",
     )
 
 
-def _lower(program: Program, spec: ArmCompileSpec) -> tuple[bytes, Any, PartitionReport]:
+def _lower(
+    program: Program, spec: ArmCompileSpec | NeutronCompileSpec
+) -> tuple[bytes, Any, PartitionReport]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from executorch.exir import (
@@ -175,14 +183,15 @@ def _copy(edge: Any) -> Any:
     )
 
 
-def partitioner_of(spec: ArmCompileSpec) -> Any:
+def partitioner_of(spec: ArmCompileSpec | NeutronCompileSpec) -> Any:
     """The partitioner of a compile spec."""
-    from npuc.executorch import partitioner as all_partitioners
+    from npuc.executorch import neutron, partitioner
 
     kinds = (
-        all_partitioners.TOSAPartitioner,
-        all_partitioners.EthosUPartitioner,
-        all_partitioners.VgfPartitioner,
+        partitioner.TOSAPartitioner,
+        partitioner.EthosUPartitioner,
+        partitioner.VgfPartitioner,
+        neutron.NeutronPartitioner,
     )
     return next(kind(spec) for kind in kinds if type(spec) is kind.takes)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from npuc.dialects.tosa import Limits
 from npuc.errors import Reason, Unsupported
 from npuc.executorch.edge_program import ORIGIN, Part, order_of
 from npuc.frontend.torch_arrays import dtype_of
@@ -61,10 +60,10 @@ def finish_delegate(delegate: Delegate, target: Target) -> tuple[Graph, Artifact
     inputs = [order_of(n.meta["val"]) for n in delegate.part.inputs]
     outputs = [order_of(n.meta["val"]) for n in delegate.part.outputs]
     limits = target.limits
-    assert isinstance(limits, Limits), "ExecuTorch's backends take TOSA"
     graph = set_io_orders(delegate.lowered.graph, inputs, outputs, limits)
     graph = run_passes(graph, target.passes, limits)
-    return graph, target.finish(graph, target)
+    ordered = replace(target, orders=(tuple(inputs), tuple(outputs)))
+    return graph, target.finish(graph, ordered)
 
 
 def boundary_reasons(delegate: Delegate) -> list[Reason]:

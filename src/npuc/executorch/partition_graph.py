@@ -136,12 +136,22 @@ def _drop(run: DryRun, found: Partition, preserved: Callable[[Node], bool]) -> N
     """Give groups back to the host that compute nothing."""
     kept = []
     for group in found.groups:
-        why = _not_worth(run.delegate(group).imported)
+        delegate = run.delegate(group)
+        why = _not_worth(delegate.imported) or _idle(delegate.lowered.graph, run.target)
         if why and not any(preserved(n) for n in group):
             found.dropped |= dict.fromkeys(group, why)
         else:
             kept.append(group)
     found.groups = kept
+
+
+def _idle(graph: Graph, target: Target) -> str:
+    """Why the target makes nothing of what is left after its passes."""
+    if target.idle is None:
+        return ""
+    from npuc.passes.pipeline import run_passes
+
+    return target.idle(run_passes(graph, target.passes, target.limits)) or ""
 
 
 def _not_worth(graph: Graph) -> str:

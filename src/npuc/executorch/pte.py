@@ -11,14 +11,15 @@ from typing import Any
 
 from npuc.boundary import TO_NHWC, TensorIO, to_artifact
 from npuc.compilation import Compilation
-from npuc.errors import BadInput, Reason, Unsupported
+from npuc.errors import BadInput, Reason, ToolMissing, Unsupported
 from npuc.executorch.method_builder import SCALAR_NUMBERS, SCALAR_TYPES, MethodBuilder, Tensor
 from npuc.ir import TensorType
 from npuc.serialize.pte_flatbuffer import write_pte
 from npuc.targets.target import Artifact
 
 #: suffix of an artifact -> name under which the runtime knows the backend that executes it
-BACKENDS = {".vgf": "VgfBackend", ".bin": "EthosUBackend", ".tosa": "TOSABackend"}
+BACKENDS = {".vgf": "VgfBackend", ".bin": "EthosUBackend", ".tosa": "TOSABackend",
+            ".neutron": "NeutronBackend"}  # fmt: skip
 
 #: newest VGF version that the runtime of ExecuTorch 1.4.1 reads
 VGF_VERSION = "0.4"
@@ -62,10 +63,14 @@ def as_pte(compilation: Compilation) -> Artifact:
 
 def _delegate_data(c: Compilation, vgf_version: str) -> bytes:
     output = c.output
+    if output.suffix == ".tflite" and c.target.name.startswith("neutron-"):
+        from npuc.targets.neutron_converter import INSTALL, TOOL
+
+        raise ToolMissing(TOOL, INSTALL, why="a .pte program holds the payload that it makes")
     if output.suffix not in BACKENDS:
         raise BadInput(
             f"a {output.suffix} file has no ExecuTorch backend",
-            hint="use target vgf, ethos-u... or tosa-...",
+            hint="use target vgf, ethos-u..., neutron-imxrt700 or tosa-...",
         )
     if output.suffix == ".vgf" and "vgf_version" not in c.target.options:
         from npuc.targets.vgf import mark_version

@@ -161,6 +161,7 @@ class TOSAQuantizer(Quantizer):  # type: ignore[misc]
         }
         io = self.io_config.io if self.io_config is not None else None
         recipe = replace(base.recipe, io=io, is_qat=self._is_qat(), node_names=names)
+        recipe = recipe.demanding(self._target().demands)
         self._core = NpucQuantizer(recipe, tables16=self._tables16(), is_simple=True)
         self._core.annotate(model)
         if self._is_qat():

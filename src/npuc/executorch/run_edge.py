@@ -31,9 +31,9 @@ class DelegateRecord:
         from npuc.execute.tosa import evaluate
 
         given = zip(tensors, self.inputs, self.graph.inputs, strict=True)
-        arrays = [_to_array(x, o).astype(v.type.dtype.numpy, copy=False) for x, o, v in given]
+        arrays = [to_array(x, o).astype(v.type.dtype.numpy, copy=False) for x, o, v in given]
         results = evaluate(self.graph, arrays)
-        return [_to_tensor(y, o).to(t) for y, (o, t) in zip(results, self.outputs, strict=True)]
+        return [to_tensor(y, o).to(t) for y, (o, t) in zip(results, self.outputs, strict=True)]
 
 
 def record_of(part: Any, graph: Graph) -> DelegateRecord:
@@ -85,14 +85,16 @@ class _Interpreter(torch.fx.Interpreter):
         return super().run_node(n)
 
 
-def _to_array(x: torch.Tensor, order: tuple[int, ...] | None) -> np.ndarray:
+def to_array(x: torch.Tensor, order: tuple[int, ...] | None) -> np.ndarray:
+    """A tensor as it lies in memory, in this order of its axes."""
     from npuc.frontend.torch_arrays import as_array
 
     x = x.detach() if order is None else x.detach().permute(order)
     return as_array(x.contiguous())
 
 
-def _to_tensor(y: np.ndarray, order: tuple[int, ...] | None) -> torch.Tensor:
+def to_tensor(y: np.ndarray, order: tuple[int, ...] | None) -> torch.Tensor:
+    """The tensor that lies in memory like this, in this order of its axes."""
     import ml_dtypes
 
     if y.dtype == ml_dtypes.bfloat16:

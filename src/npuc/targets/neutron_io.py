@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuc.dialects.tflite import TfliteLimits
+from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, Value, finish_mapped, sweep_ops
 from npuc.targets.target import Order
 
@@ -13,7 +14,16 @@ Flags = list[bool]
 
 
 def channels_last(orders: Sequence[Order], count: int) -> Flags:
-    """Which of `count` tensors lie in memory with their channels last."""
+    """Which of `count` tensors lie in memory with their channels last.
+
+    Raises Unsupported for another order: the runtime knows none.
+    """
+    for order in orders:
+        if order not in (None, NHWC):
+            raise Unsupported(
+                f"a tensor at the boundary lies in memory with its axes as {order}; Neutron's runtime "
+                "takes contiguous and channels-last ones"
+            )
     return [order == NHWC for order in orders] if orders else [False] * count
 
 
