@@ -186,7 +186,7 @@ class _Writer:
     def _attribute(self, op: Op, name: str) -> Any:
         value = op.attrs[name]
         values = value if isinstance(value, tuple) else (value,)
-        shape = (len(values) // 2, 2) if name == "paddings" else (len(values),)
+        shape: tuple[int, ...] = (len(values) // 2, 2) if name == "paddings" else (len(values),)
         if name in ("axis", "k"):
             shape = ()
         return self._constant(values, shape, f"{op.results[0].name or op.name}/{name}")

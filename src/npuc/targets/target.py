@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from npuc.dialects.tflite import TfliteLimits
-from npuc.dialects.tosa import Limits
 from npuc.ir import Graph
 
 #: passes of every TOSA target, in order; a name is a file of `npuc.passes`
@@ -52,7 +50,7 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Target:
-    """A place where a model can run.
+    """A place where a model can run. `limits` are those of its dialect.
 
     `families` name, most special first, whose overrides of lowering rules hold. `passes` are run
     in order after lowering. `finish(graph, target)` makes the artifact. `options` are the user's
@@ -65,7 +63,7 @@ class Target:
 
     name: str
     description: str
-    limits: Limits | TfliteLimits
+    limits: Any
     finish: Callable[[Graph, Target], Artifact]
     dialect: str = "tosa"
     families: tuple[str, ...] = ()

@@ -82,7 +82,7 @@ def _op(
 
 
 CONV = "fff>f bbi>b bni>b hbl>h"
-WINDOW = {"padding": "VALID", "stride": (1, 1), "activation": "NONE"}
+WINDOW: dict[str, Any] = {"padding": "VALID", "stride": (1, 1), "activation": "NONE"}
 
 # -- weights
 _op("CONV_2D", "input filter bias?", CONV, "Conv2DOptions", "weights:0",
