@@ -244,11 +244,9 @@ def test_golden_is_valid_mlir(name: str, tmp_path: Path) -> None:
 
 
 def test_every_pass_of_a_target_has_a_golden() -> None:
-    used = {
-        *Target.named("tosa-1.0+int").passes,
-        *(name for names in PASSES.values() for name in names),
-    }
-    assert used == set(EXAMPLES)
+    used = {*Target.named("tosa-1.0+int").passes, *PASSES["EthosU55"], *PASSES["EthosU85"]}
+    elsewhere = {"hoist_transposes"}  # needs branches: tests/lowering/test_control_flow.py
+    assert used == set(EXAMPLES) | elsewhere
 
 
 def test_unknown_pass() -> None:

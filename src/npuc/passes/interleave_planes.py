@@ -14,7 +14,7 @@ from npuc.ir import DType, Graph, Op, Value, sweep
 from npuc.passes.cheapen_rescales import unit_rescale
 
 #: planes at most, and elements of a plane at least
-PLANES, ELEMENTS = 8, 128
+PLANES, ELEMENTS = 16, 128
 NARROW = (DType.INT8, DType.INT16)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.ir import Graph, Op, Value, sweep
+from npuc.passes.cheapen_transposes import is_fused
+from npuc.passes.uses import count_uses
 
 #: a row is short enough where it is at most this long, or at most SQUARE times the number of rows
 SHORT, SQUARE = 128, 10
@@ -20,12 +22,15 @@ BETWEEN = range(128, 27, -1)
 
 def split_transposes(graph: Graph, limits: Limits) -> Graph:
     """[A, B] -> [B, A] with a long B, or a long A before a narrow B, as a move of three axes."""
+    uses = count_uses(graph)
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         if op.kind != "tosa.TRANSPOSE" or not operands[0].type.is_static:
             return None
         x = operands[0]
         if x.type.rank != 3 or tuple(op.attrs["perms"]) != (0, 2, 1) or x.type.shape[0] != 1:
+            return None
+        if is_fused(op, uses):
             return None
         _, rows, columns = x.type.ints
         if columns > max(SHORT, SQUARE * rows):
