@@ -40,8 +40,8 @@ _LAZY = {
     "PartitionReport": "partition_report",
     "NodeVerdict": "partition_report",
     "to_pte": "pte",
-    "run_pte": "run_pte",
-    "run_pte_methods": "run_pte",
+    "run_pte": "execute_pte",
+    "run_pte_methods": "execute_pte",
 }
 
 __all__ = [*_LAZY]

@@ -57,7 +57,7 @@ class PartlyDelegated(Compilation):
 
             return self._nested(run_edge(self.edge, flat, self.buffers))
         if on == "executorch":
-            from npuc.executorch.run_pte import run_pte
+            from npuc.executorch.execute_pte import run_pte
 
             return self._nested(run_pte(self.artifact, [flat])[0])
         raise BadInput(f"unknown executor {on!r}", hint=f"known: {', '.join(EXECUTORS)}")

@@ -1,8 +1,8 @@
 """Execute a .pte program in ExecuTorch's Python runtime, in a child process.
 
 The runtime's VGF backend crashes while the process exits, and the Vulkan loader must be chosen
-before the first call: so `python -m npuc.executorch.run_pte FOLDER` does the work, and `run_pte`
-only writes and reads the files of FOLDER.
+before the first call: so `python -m npuc.executorch.execute_pte FOLDER` does the work, and
+`run_pte` only writes and reads the files of FOLDER.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def run_pte_methods(
 
 
 def _run_child(folder: Path, environment: dict[str, str], timeout_seconds: float) -> None:
-    command = [sys.executable, "-m", "npuc.executorch.run_pte", str(folder)]
+    command = [sys.executable, "-m", "npuc.executorch.execute_pte", str(folder)]
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, errors="replace",
