@@ -86,3 +86,20 @@ def test_a_loop_in_a_branch_and_a_branch_in_a_loop() -> None:
     compare(compiled(model, samples, FP_CF), model, samples)
     compare(compiled(model, samples, FP), model, samples)
     compare(compiled(model, samples, INT_CF, "int8"), model, samples, 0.06)
+
+
+@pytest.mark.parametrize("target", [INT, INT_CF])
+def test_ops_that_share_the_parameters_of_what_a_loop_carries(target: str) -> None:
+    """Their observers are one with those outside of the loop, under all names that they have."""
+
+    def step(i: torch.Tensor, t: torch.Tensor) -> Any:
+        t = torch.maximum(torch.relu(t), t.flip(-1) * 0.5)
+        return i + 1, torch.tanh(t) - t.amax(1, keepdim=True) * 0.25
+
+    model = Calls(
+        lambda m, x: while_loop(lambda i, t: i < 2, step, (torch.tensor(0), torch.relu(x)))[1]
+    )
+    samples = rows(1.0, -1.0)
+    c = compiled(model, samples, target, "int8")
+    assert not any(v.type.dtype.is_float for op in c.graph.walk() for v in op.results)
+    compare(c, model, samples, 0.04)

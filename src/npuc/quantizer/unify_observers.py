@@ -75,7 +75,7 @@ def _one(members: list[Any], ranges: str) -> Any:
 def _substitute(prepared: Prepared, merged: dict[int, Any]) -> None:
     """Replace observers in a graph, and where other observers or the quantizer refer to them."""
     gm, observers = prepared.graph, prepared.quantizer.observers
-    for name, child in list(gm.named_children()):
+    for name, child in list(gm._modules.items()):  # one observer may have several names
         if id(child) in merged:
             setattr(gm, name, merged[id(child)])
     for place, observer in observers.items():
