@@ -62,5 +62,5 @@ def test_rules_take_symbolic_dimensions_or_refuse(
 
 def test_numbers_of_a_symbolic_shape() -> None:
     assert TensorType(DType.INT8, (N, 3)).size == 3 * N
-    with pytest.raises(SymbolicShape, match="number n, and n .1..8. is known only at run time"):
+    with pytest.raises(SymbolicShape, match=r"number n, and n .1..8. is known only at run time"):
         int(N)

@@ -37,5 +37,6 @@ def _symbol(program: Program, name: str, number: int) -> str:
             return symbol
     known = ", ".join(describe(s) for d in program.symbols.values() for s in symbols_of(d))
     raise BadInput(
-        f"size {name}={number}", why=f"{program.name} has {f'open sizes {known}' if known else 'none'}"
+        f"size {name}={number}",
+        why=f"{program.name} has {f'open sizes {known}' if known else 'none'}",
     )

@@ -89,7 +89,7 @@ class SymDim:
 
     def _with(self, other: Any, compute: Callable[[Any], Any]) -> Any:
         if isinstance(other, float):
-            self._needed()
+            other = int(other) if other.is_integer() else self._needed()
         return compute(other) if _is_size(other) else NotImplemented
 
     def __add__(self, other: Any) -> Any:

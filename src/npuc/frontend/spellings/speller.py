@@ -39,7 +39,8 @@ class Speller(Builder):
     def number(self, value: Any, dtype: DType) -> Value:
         """A 0-d constant."""
         if isinstance(value, SymDim):
-            return self.to(self.make("aten.scalar_tensor", TensorType(DType.INT64, ()), value), dtype)
+            size = self.make("aten.scalar_tensor", TensorType(DType.INT64, ()), value)
+            return self.to(size, dtype)
         if dtype.is_integer and isinstance(value, float):
             value = int(value)
         with np.errstate(over="ignore"):

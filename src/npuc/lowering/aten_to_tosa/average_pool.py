@@ -9,7 +9,8 @@ from math import log2, prod
 import numpy as np
 
 from npuc.ir import DType, Quant, TensorType, Value
-from npuc.ir.symbolic import largest
+from npuc.ir.symbolic import at_least, largest
+from npuc.lowering.aten_to_tosa.open_sizes import divided_by
 from npuc.lowering.aten_to_tosa.pool import (
     Window,
     check_type,
@@ -184,18 +185,50 @@ def open_average(
     Padding that counts is laid around the image first. A window that ceil_mode lets reach beyond
     it is refused: its count depends on the position.
     """
+    check_type(b, x)
     before = [a.before for a in axes]
     if include_pad and any(before):
         for axis, window in enumerate(axes, 1):
             beyond = largest(window.after(x.type.ints[axis]) - window.before)
             b.require(beyond <= 0, f"ceil_mode over the symbolic axis {x.type.shape[axis]}")
-        pads = (0, 0, before[0], before[0], before[1], before[1], 0, 0)
-        x = b.PAD(x, pads, b.zero_point(x), quant=x.type.quant)
-        axes = [replace(a, before=0) for a in axes]
-    if divisor is not None:
-        b.require(x.type.dtype.is_float, "a divisor of quantized windows of symbolic size")
-        return accumulate(b, x, axes, 1 / divisor)
-    return recode(b, _average(b, x, axes), out)
+        x, axes = _with_padding(b, x, axes, [n for n in before for _ in (0, 1)])
+    if divisor is None and same_codes(x.type, out):
+        return recode(b, _average(b, x, axes), out)
+    after = [at_least(a.after(n), 0) for a, n in zip(axes, x.type.ints[1:3], strict=True)]
+    whole = all(a == 0 for a in (*after, *(a.before for a in axes)))
+    area = axes[0].kernel * axes[1].kernel if divisor is None else divisor
+    if divisor is None and not whole and not x.type.dtype.is_float:
+        return _counted_average(b, x, axes, after, out)
+    x, axes = _with_padding(b, x, axes, [axes[0].before, after[0], axes[1].before, after[1]])
+    if x.type.dtype.is_float:
+        return accumulate(b, x, axes, 1 / area)
+    return divide(b, accumulate(b, x, axes, 1), np.full((1, 1, 1, 1), area), x.type, out)
+
+
+def _with_padding(
+    b: TosaBuilder, x: Value, axes: Sequence[Window], pads: Sequence[int]
+) -> tuple[Value, list[Window]]:
+    """The image with zeros around it, and windows that begin at its edge."""
+    if any(p != 0 for p in pads):
+        x = b.PAD(x, (0, 0, *pads, 0, 0), b.zero_point(x), quant=x.type.quant)
+    return x, [replace(a, before=0) for a in axes]
+
+
+def _counted_average(
+    b: TosaBuilder, x: Value, axes: Sequence[Window], after: Sequence[int], out: TensorType
+) -> Value:
+    """Sums over the numbers of elements, which the same windows find in an image of ones."""
+    quant = _quantized(b, x.type, out)
+    pads = [axes[0].before, after[0], axes[1].before, after[1]]
+    one = b.const(np.ones((1, 1, 1, 1), np.int8))
+    ones, _ = _with_padding(b, b.TILE(one, (1, *x.type.shape[1:3], 1)), axes, pads)
+    x, axes = _with_padding(b, x, axes, pads)
+    counts = accumulate(b, ones, axes, 1)
+    sums = accumulate(b, x, axes, 1)
+    if sums.type.dtype is DType.INT48:
+        sums = b.rescale(sums, 1.0, DType.INT32)
+    mean, bits = divided_by(b, sums, counts, 2.0**x.type.dtype.bits)
+    return to_output(b, mean, quant.s * 2.0**-bits, out)
 
 
 def _is_whole(x: Value, axes: Sequence[Window]) -> bool:

@@ -6,14 +6,10 @@ where it can be. Precise to a step also for rows that vary by less than one step
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, log2, sqrt
 
-import numpy as np
-
 from npuc.ir import DType, Value
-from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.fixed_point import (
     inverse_sqrt,
     multiply,
@@ -21,91 +17,15 @@ from npuc.lowering.aten_to_tosa.fixed_point import (
     number,
     precise_inverse_sqrt,
 )
+from npuc.lowering.aten_to_tosa.integer_sums import SUM_BITS, Rows, Sum, stages, sum_rows
+from npuc.lowering.aten_to_tosa.open_norm import open_normalize
 from npuc.lowering.tosa_builder import TosaBuilder
-
-#: an axis is summed in two stages above this length, so that less is rounded away before
-LONGEST_STAGE = 1024
 
 #: longer rows are normalized in 32 bits: 16 bits leave too few for most of their elements
 LONGEST_NARROW = 2**14
 
-#: sums stay below 2**SUM_BITS
-SUM_BITS = 30.99
-
 #: the specification defines a RESCALE where its result stays below 2**29
 RESCALED_BITS = 28.99
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What is normalized together.
-
-    axes: of the value, reduced in this order. groups: 0, or how many groups the channels (axis 1)
-    form, in which case the channels of a group are reduced as well.
-    """
-
-    axes: tuple[int, ...]
-    groups: int = 0
-
-    def count(self, shape: Sequence[int]) -> int:
-        """Number of elements in a row."""
-        inner = int(np.prod([shape[a] for a in self.axes], dtype=np.int64))
-        return inner * (shape[1] // self.groups if self.groups else 1)
-
-
-@dataclass
-class Sum:
-    """A sum in the making: `value` << shift, of magnitude `bound` << shift.
-
-    limit: bound of the whole sum, where it is known to be less than what its addends could give.
-    """
-
-    value: Value
-    bound: float
-    shift: int = 0
-    limit: float = float("inf")
-
-    def make_room(self, b: TosaBuilder, count: int) -> None:
-        """Shift right, so that `count` addends cannot overflow."""
-        most = min(self.bound * count, self.limit * 2.0**-self.shift)
-        less = max(ceil(log2(most) - SUM_BITS), 0)
-        if less:
-            self.value = b.rescale(self.value, 2.0**-less, DType.INT32)
-        self.shift += less
-        self.bound = min(self.bound * count, self.limit * 2.0 ** (less - self.shift)) * 2.0**-less
-
-
-def sum_rows(b: TosaBuilder, total: Sum, rows: Rows) -> Sum:
-    """INT32 values summed over rows. Addends are shifted right before a stage could overflow."""
-    for axis in rows.axes:
-        for part in _stages(total.value.type.ints[axis]):
-            total.make_room(b, largest(part))
-            shape = total.value.type.ints
-            split = (*shape[:axis], shape[axis] // part, part, *shape[axis + 1 :])
-            x = b.REDUCE_SUM(b.reshape(total.value, split), axis=axis + 1)
-            total.value = b.reshape(x, (*shape[:axis], shape[axis] // part, *shape[axis + 1 :]))
-    if rows.groups:
-        _sum_groups(b, total, rows.groups)
-    return total
-
-
-def _sum_groups(b: TosaBuilder, total: Sum, groups: int) -> None:
-    """[N, C, 1...] summed over the channels of each group, and repeated for each of them."""
-    shape = total.value.type.ints
-    members = shape[1] // groups
-    if members == 1:
-        return
-    total.make_room(b, members)
-    x = b.REDUCE_SUM(b.reshape(total.value, (shape[0], groups, members)), axis=2)
-    total.value = b.reshape(b.TILE(x, (1, 1, members)), shape)
-
-
-def _stages(length: int) -> tuple[int, ...]:
-    """Lengths of the sums that together make up one over `length`."""
-    if not isinstance(length, int) or length <= LONGEST_STAGE:
-        return (length,)
-    first = max(d for d in range(1, LONGEST_STAGE + 1) if length % d == 0)
-    return (length,) if first == 1 else (first, *_stages(length // first))
 
 
 @dataclass(frozen=True)
@@ -130,6 +50,8 @@ def normalize(
     if quant is None or x.type.dtype not in (DType.INT8, DType.INT16):
         b.refuse(f"normalization of {x.type.dtype.name} values, not quantized to 8 or 16 bits")
     assert quant is not None
+    if not isinstance(rows.count(x.type.ints), int):
+        return open_normalize(b, x, rows, eps, center, precise)
     floor = eps / quant.s**2  # eps in squared steps of x
     if narrow and not precise and rows.count(x.type.ints) <= LONGEST_NARROW:
         return _narrow_normalize(b, x, rows, floor, center)
@@ -221,7 +143,7 @@ def _sum_of_squares(
     shape = d.type.ints
     count = rows.count(shape)
     limit = count * square / (4 if center else 1)  # of the sum: half the range is the most
-    length = _stages(shape[rows.axes[0]])[0] if rows.axes else shape[1] // max(rows.groups, 1)
+    length = stages(shape[rows.axes[0]])[0] if rows.axes else shape[1] // max(rows.groups, 1)
     most = max(min(square * length, limit), square)  # of a square and of the first sum
     whole = limit + count * floor * deviation.fine**2
     first = max(ceil(log2(most) - SUM_BITS), ceil(log2(whole) - RESCALED_BITS) if early else 0, 0)

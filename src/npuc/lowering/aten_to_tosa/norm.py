@@ -8,7 +8,9 @@ from math import prod, sqrt
 import numpy as np
 
 from npuc.ir import DType, TensorType, Value
-from npuc.lowering.aten_to_tosa.integer_norm import Rows, normalize
+from npuc.ir.symbolic import largest
+from npuc.lowering.aten_to_tosa.integer_norm import normalize
+from npuc.lowering.aten_to_tosa.integer_sums import Rows
 from npuc.lowering.aten_to_tosa.norm_affine import Affine, ApplyAffine, multiply_and_add
 from npuc.lowering.aten_to_tosa.open_sizes import inverse_size
 from npuc.lowering.aten_to_tosa.weights import ACCUMULATOR, affine_weights, to_output
@@ -129,8 +131,8 @@ def integer_layer_norm(
     eps = FP32_EPSILON if eps is None else eps
     precise = b.out[0].dtype is not DType.INT8
     z, worth = normalize(b, image, Rows((3,)), eps, center, precise, narrow)
-    largest = sqrt(count)
-    affine = Affine(_vector(b, weight, 1.0), _vector(b, bias, 0.0), 3, largest)
+    most = sqrt(largest(count))
+    affine = Affine(_vector(b, weight, 1.0), _vector(b, bias, 0.0), 3, most)
     y = apply(b, z, worth, affine, b.out[0].with_(shape=image.type.shape))
     return b.reshape(y, x.type.ints)
 
@@ -143,8 +145,8 @@ def integer_group_norm(
     rows = Rows(tuple(range(x.type.rank - 1, 1, -1)), groups)
     precise = b.out[0].dtype is not DType.INT8
     z, worth = normalize(b, x, rows, eps, precise=precise, narrow=narrow)
-    largest = sqrt(rows.count(x.type.ints))
-    affine = Affine(_vector(b, weight, 1.0), _vector(b, bias, 0.0), 1, largest)
+    most = sqrt(largest(rows.count(x.type.ints)))
+    affine = Affine(_vector(b, weight, 1.0), _vector(b, bias, 0.0), 1, most)
     return apply(b, z, worth, affine, b.out[0])
 
 

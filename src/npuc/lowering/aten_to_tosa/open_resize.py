@@ -25,9 +25,7 @@ def is_open(*sizes: int) -> bool:
     return any(isinstance(n, SymDim) for n in sizes)
 
 
-def nearest_of(
-    b: TosaBuilder, size: int, out: int, scale: float | None, exact: bool
-) -> AxisResize:
+def nearest_of(b: TosaBuilder, size: int, out: int, scale: float | None, exact: bool) -> AxisResize:
     """RESIZE parameters that pick what PyTorch picks. Raises Unsupported where there are none."""
 
     def picks(axis: AxisResize, n: int, o: int) -> bool:

@@ -68,9 +68,13 @@ def divided(b: TosaBuilder, total: Value, size: int, most: float) -> tuple[Value
 
     `most` bounds the magnitude of the quotient.
     """
-    rank = total.type.rank
-    count = size_tensor(b, size, DType.INT32, rank)
-    inverse = b.INTDIV(b.scalar(2**RECIPROCAL_BITS, DType.INT32, rank), count)
+    return divided_by(b, total, size_tensor(b, size, DType.INT32, total.type.rank), most)
+
+
+def divided_by(b: TosaBuilder, total: Value, count: Value, most: float) -> tuple[Value, int]:
+    """The same by numbers in a tensor."""
+    one = b.scalar(2**RECIPROCAL_BITS, DType.INT32, total.type.rank)
+    inverse = b.INTDIV(one, count)
     shift = max(ceil(log2(most)), 0)
     product = b.MUL(total, inverse, b.scalar(shift, DType.INT8, 1))
     return product, RECIPROCAL_BITS - shift

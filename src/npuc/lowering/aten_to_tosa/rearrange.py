@@ -40,8 +40,10 @@ def roll(b: TosaBuilder, x: Value, shifts: Sequence[int], dims: Sequence[int] = 
         for shift, dim in zip(shifts, dims if len(dims) else (0,), strict=True):
             axis = dim % y.type.rank
             size = y.type.shape[axis]
-            known = isinstance(size, int)
-            y = take(b, y, axis, np.roll(np.arange(size), shift)) if known else rolled(b, y, axis, shift)
+            if isinstance(size, int):
+                y = take(b, y, axis, np.roll(np.arange(size), shift))
+            else:
+                y = rolled(b, y, axis, shift)
         return b.reshape(y, shape)
 
     return carry(b, move, x)

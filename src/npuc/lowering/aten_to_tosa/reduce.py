@@ -11,7 +11,7 @@ from npuc.errors import Unsupported
 from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tosa.average_pool import mean_as_avg_pool
 from npuc.lowering.aten_to_tosa.formula import Term
-from npuc.lowering.aten_to_tosa.integer_norm import Rows, Sum, sum_rows
+from npuc.lowering.aten_to_tosa.integer_sums import Rows, Sum, sum_rows
 from npuc.lowering.aten_to_tosa.integers_as_floats import extreme, has_integers
 from npuc.lowering.aten_to_tosa.logical import as_bool
 from npuc.lowering.aten_to_tosa.open_sizes import divided, inverse_size

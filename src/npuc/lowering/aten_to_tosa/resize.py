@@ -9,8 +9,10 @@ import numpy.typing as npt
 
 from npuc.errors import Unsupported
 from npuc.ir import DType, Value
+from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.carry import carry
 from npuc.lowering.aten_to_tosa.open_resize import is_open, linear_of, nearest_of
+from npuc.lowering.aten_to_tosa.open_sizes import divided
 from npuc.lowering.aten_to_tosa.resample import resampled
 from npuc.lowering.aten_to_tosa.resize_axis import AxisResize, linear_axis, nearest_axis
 from npuc.lowering.aten_to_tosa.sampling import (
@@ -21,6 +23,9 @@ from npuc.lowering.aten_to_tosa.sampling import (
 from npuc.lowering.aten_to_tosa.take import take
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
+
+#: a symbolic factor of bilinear sums up to this is divided out exactly enough
+LARGEST_OPEN_SCALE = 2**18
 
 #: weights [out, size] of an axis from its size, the new size, align_corners and the scale
 WeightsOf = Callable[[int, int, bool, "float | None"], npt.NDArray[np.float64]]
@@ -143,9 +148,22 @@ def _resize_bilinear(b: TosaBuilder, x: Value, y_axis: AxisResize, x_axis: AxisR
     y = resize(b, b.nhwc(x), y_axis, x_axis, "BILINEAR", dtype)
     if dtype is not x.type.dtype:
         # the sum is worth num_y * num_x times the code; the zero point has no part in it
-        scale = 1.0 / (y_axis.num * x_axis.num)
-        y = b.rescale(y, scale, x.type.dtype, quant=x.type.quant)
+        y = _unscaled(b, y, y_axis.num * x_axis.num, x)
     return b.nchw(y)
+
+
+def _unscaled(b: TosaBuilder, y: Value, scale: int, x: Value) -> Value:
+    """`y` / scale in the type of `x`."""
+    if isinstance(scale, int):
+        return b.rescale(y, 1.0 / scale, x.type.dtype, quant=x.type.quant)
+    most = largest(scale)
+    b.require(
+        most <= LARGEST_OPEN_SCALE,
+        f"the factor {scale} of the resize, which reaches {most} > {LARGEST_OPEN_SCALE}",
+    )
+    b.require(y.type.dtype is DType.INT32, f"a resize of {x.type.dtype.name} by the symbolic {scale}")
+    codes, bits = divided(b, y, scale, 2.0**x.type.dtype.bits)
+    return b.rescale(codes, 2.0**-bits, x.type.dtype, quant=x.type.quant)
 
 
 @lowers("aten.upsample_trilinear3d")

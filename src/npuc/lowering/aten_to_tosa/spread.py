@@ -8,27 +8,15 @@ from math import ceil, log2
 from math import prod as product
 
 from npuc.ir import DType, TensorType, Value
-from npuc.ir.symbolic import smallest
 from npuc.lowering.aten_to_tosa.fixed_point import inverse_sqrt, multiply, number
 from npuc.lowering.aten_to_tosa.formula import Number, Term
-from npuc.lowering.aten_to_tosa.integer_norm import (
-    SUM_BITS,
-    Rows,
-    Sum,
-    deviation_from_mean,
-    sum_rows,
-)
-from npuc.lowering.aten_to_tosa.open_sizes import divided, inverse_size, size_tensor
+from npuc.lowering.aten_to_tosa.integer_norm import deviation_from_mean
+from npuc.lowering.aten_to_tosa.integer_sums import SUM_BITS, Rows, Sum, sum_rows
+from npuc.lowering.aten_to_tosa.open_norm import FINE, open_variance
+from npuc.lowering.aten_to_tosa.open_sizes import inverse_size, size_tensor
 from npuc.lowering.aten_to_tosa.operands import steps
 from npuc.lowering.aten_to_tosa.quantize import by_floats
-from npuc.lowering.aten_to_tosa.reduce import (
-    Reduce,
-    axes_of,
-    integer_sum,
-    largest_step,
-    merged,
-    reduced,
-)
+from npuc.lowering.aten_to_tosa.reduce import Reduce, axes_of, largest_step, merged, reduced
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -89,23 +77,10 @@ def _open_spread(
 ) -> Value:
     """The same of quantized values where the number of values is known only at run time."""
     b.require(correction == int(correction), f"correction {correction} of a symbolic size")
-    quant, rank = x.type.quant, x.type.rank
-    b.require(quant is not None, "the operand is not quantized but the result is")
-    assert quant is not None
-    fine = 128.0 if x.type.dtype is DType.INT8 else 1.0  # steps of a code
-    total, step = integer_sum(b, x, axes)
-    reach = 2.0 * largest_step(quant, x.type.dtype)
-    mean, bits = divided(b, total, count, reach)
-    codes = steps(b, x, fine, rank)
-    left = b.SUB(codes, b.rescale(mean, fine * step / quant.s * 2.0**-bits, DType.INT32))
-    square = (reach * fine) ** 2
-    first = max(ceil(log2(square) - SUM_BITS), 0)
-    squares = Sum(multiply(b, left, left, first), square * 2.0**-first, first)
-    squares = sum_rows(b, squares, Rows(tuple(axes)))
-    free = count - int(correction)
-    most = square * 2.0**-squares.shift * smallest(count) / smallest(free)
-    variance, bits = divided(b, squares.value, free, most)
-    unit = (quant.s / fine) ** 2 * 2.0 ** (squares.shift - bits)
+    b.require(x.type.quant is not None, "the operand is not quantized but the result is")
+    assert x.type.quant is not None
+    _, variance, scale = open_variance(b, x, Rows(tuple(axes)), count - int(correction))
+    unit = (x.type.quant.s / FINE[x.type.dtype]) ** 2 * scale
     return _finish(b, variance, unit, root, b.out[0])
 
 
