@@ -59,11 +59,13 @@ def reduced(
     """A reduction in the shape of the op's result.
 
     It keeps its axes, so that it runs in any layout; `drop_reduced_axes` joins the RESHAPE with it.
-    Axes of size 1 alone need no reduction.
+    Axes of size 1 that stay need no reduction.
     """
-    keeps = quant is None or same_parameters(x.type.quant, quant)
-    if keeps and all(x.type.shape[d] == 1 for d in dim):
+    if not x.type.rank:
         return b.reshape(x, b.out[0].ints)
+    keeps = quant is None or same_parameters(x.type.quant, quant)
+    if keeps and x.type.shape == b.out[0].shape:
+        return x
     y = b.tflite(name, x, axes=dim, keep_dims=True, quant=quant)
     return b.reshape(y, b.out[0].ints)
 
