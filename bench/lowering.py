@@ -39,7 +39,6 @@ def measure(name: str, is_float: bool, repeat: int) -> dict[str, Any]:
     """Stage times (CPU seconds, best of `repeat`), op counts, memory, waste, cycles, SQNR."""
     import npuc
     from npuc.frontend.capture import capture
-    from npuc.quantizer import Recipe, quantize
 
     model, inputs, calibration = networks.get(name)
     weights = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**20
@@ -51,7 +50,7 @@ def measure(name: str, is_float: bool, repeat: int) -> dict[str, Any]:
     subject: Any = torch.export.export(model, inputs, strict=False)
     if not is_float:
         start = time.process_time()
-        subject = quantize(program, inputs, Recipe.named("int8"), calibration(), False)
+        subject = quantized(program, inputs, calibration(), target)
         seconds["quantize"] = time.process_time() - start
     best: dict[str, float] | None = None
     before = rss_mb()
@@ -68,15 +67,28 @@ def measure(name: str, is_float: bool, repeat: int) -> dict[str, Any]:
         "network": name, "ops": len(c.coverage), "tosa_ops": sum(kinds.values()),
         "kinds": dict(kinds), "seconds": seconds, "memory_mb": memory, "weights_mb": weights,
         "bytes": len(c.artifact), "tosa": c.artifact,
-    } | ({} if is_float else chips(subject, inputs, model))  # fmt: skip
+    } | ({} if is_float else chips(program, inputs, model, calibration()))  # fmt: skip
 
 
-def chips(subject: Any, inputs: Any, model: Any) -> dict[str, Any]:
+def quantized(program: Any, inputs: Any, samples: list[Any], target: str) -> Any:
+    """The program quantized to int8 as `npuc.compile` does it for `target`."""
+    import npuc
+    from npuc.frontend.canonicalize import spelled_kinds
+    from npuc.lowering.registry import known_kinds
+    from npuc.quantizer import Recipe, quantize
+
+    known = spelled_kinds(known_kinds("tosa")).__contains__
+    wide = "EXT-INT16" in npuc.Target.named(target).limits.offered
+    return quantize(program, inputs, Recipe.named("int8"), samples, False, known=known, tables16=wide)
+
+
+def chips(program: Any, inputs: Any, model: Any, samples: list[Any]) -> dict[str, Any]:
     """Cycles and SRAM on each chip, and the SQNR of the compiled graph against the float model."""
     import npuc
     from npuc.check.report import sqnr_db
 
     found: dict[str, Any] = {"cycles": {}}
+    subject = quantized(program, inputs, samples, CHIPS[0])
     for chip in CHIPS:
         try:
             c = npuc.compile(subject, inputs, target=chip, check=False, progress=False)
