@@ -79,7 +79,9 @@ def quantized(program: Any, inputs: Any, samples: list[Any], target: str) -> Any
 
     known = spelled_kinds(known_kinds("tosa")).__contains__
     wide = "EXT-INT16" in npuc.Target.named(target).limits.offered
-    return quantize(program, inputs, Recipe.named("int8"), samples, False, known=known, tables16=wide)
+    return quantize(
+        program, inputs, Recipe.named("int8"), samples, False, known=known, tables16=wide
+    )
 
 
 def chips(program: Any, inputs: Any, model: Any, samples: list[Any]) -> dict[str, Any]:
@@ -145,10 +147,19 @@ def show(row: dict[str, Any]) -> None:
           f"{row['weights_mb']:.0f} MB)")  # fmt: skip
     k = row["kinds"]
     sqnr = ", ".join(f"{x:.1f}" for x in row.get("sqnr", []))
-    print(f"{'':17} TRANSPOSE {k.get('TRANSPOSE', 0)}, RESCALE {k.get('RESCALE', 0)}, "
-          f"{row['tosa_ops']} TOSA ops, {row['bytes'] / 1024:.0f} kB" + (f", SQNR {sqnr} dB" if sqnr else ""))
+    print(
+        f"{'':17} TRANSPOSE {k.get('TRANSPOSE', 0)}, RESCALE {k.get('RESCALE', 0)}, "
+        f"{row['tosa_ops']} TOSA ops, {row['bytes'] / 1024:.0f} kB"
+        + (f", SQNR {sqnr} dB" if sqnr else "")
+    )
     for chip, c in row.get("cycles", {}).items():
-        print(f"{'':17} {chip}: " + (c.get("error") or f"{c['cycles']:,} cycles, {c['sram_kb']:.0f} kB, overhead {c['overhead']}"))
+        print(
+            f"{'':17} {chip}: "
+            + (
+                c.get("error")
+                or f"{c['cycles']:,} cycles, {c['sram_kb']:.0f} kB, overhead {c['overhead']}"
+            )
+        )
     if "peer" in row:
         show_peer(row, row["peer"])
     sys.stdout.flush()
@@ -166,12 +177,21 @@ def show_peer(row: dict[str, Any], peer: dict[str, Any]) -> None:
           f"TRANSPOSE {k.get('TRANSPOSE', 0)}, RESCALE {k.get('RESCALE', 0)}, SQNR {peer['sqnr']}")  # fmt: skip
     for chip, c in peer["cycles"].items():
         ours = row.get("cycles", {}).get(chip, {})
-        ratio = f" = {c['cycles'] / ours['cycles']:.2f} times ours" if "cycles" in c and "cycles" in ours else ""
-        print(f"{'':17} peer {chip}: " + (c.get("error") or f"{c['cycles']:,} cycles, {c['sram_kb']:.0f} kB{ratio}"))
+        ratio = (
+            f" = {c['cycles'] / ours['cycles']:.2f} times ours"
+            if "cycles" in c and "cycles" in ours
+            else ""
+        )
+        print(
+            f"{'':17} peer {chip}: "
+            + (c.get("error") or f"{c['cycles']:,} cycles, {c['sram_kb']:.0f} kB{ratio}")
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("networks", nargs="*")
     parser.add_argument("--float", action="store_true", dest="is_float")
     parser.add_argument("--peer", action="store_true")
@@ -184,7 +204,9 @@ def main() -> None:
         try:
             row = measure(name, options.is_float, options.repeat)
         except Exception as error:
-            print(f"{name:17} {type(error).__name__}: {str(error).splitlines()[0][:200]}", flush=True)
+            print(
+                f"{name:17} {type(error).__name__}: {str(error).splitlines()[0][:200]}", flush=True
+            )
             continue
         row.pop("tosa")
         if options.peer:

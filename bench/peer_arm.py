@@ -31,7 +31,9 @@ def lowered(program, spec):
     from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    return to_edge_transform_and_lower(program, partitioner=[TOSAPartitioner(TosaCompileSpec(spec))])
+    return to_edge_transform_and_lower(
+        program, partitioner=[TOSAPartitioner(TosaCompileSpec(spec))]
+    )
 
 
 def quantized(program, calibration):
@@ -89,8 +91,12 @@ def main() -> None:
         module = stage("quantize", lambda: quantized(program, samples))
         with torch.no_grad():
             want, got = model(*inputs), module(*inputs)
-        pairs = [(a, b) for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (want, got)))]
-        result["sqnr"] = [float(10 * torch.log10(a.pow(2).sum() / (a - b).pow(2).sum())) for a, b in pairs]
+        pairs = [
+            (a, b) for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (want, got)))
+        ]
+        result["sqnr"] = [
+            float(10 * torch.log10(a.pow(2).sum() / (a - b).pow(2).sum())) for a, b in pairs
+        ]
         program = stage("reexport", lambda: torch.export.export(module, inputs, strict=False))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     spec = "TOSA-1.0+FP" if options.is_float else "TOSA-1.0+INT"

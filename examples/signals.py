@@ -67,7 +67,9 @@ def settle(model: nn.Module, inputs: Callable[[torch.Generator], Inputs]) -> nn.
     return model.eval().requires_grad_(False)
 
 
-def samples(inputs: Callable[[torch.Generator], Inputs], n: int = 16, seed: int = 77) -> list[Inputs]:
+def samples(
+    inputs: Callable[[torch.Generator], Inputs], n: int = 16, seed: int = 77
+) -> list[Inputs]:
     """`n` calibration samples."""
     g = generator(seed)
     return [inputs(g) for _ in range(n)]

@@ -84,7 +84,9 @@ def _tensor(type: TensorType, name: str, layout: str) -> TensorIO:
 def io_orders(io: IO) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The memory order of the axes of each input and output; None where they are in order."""
     sides = (io.inputs, io.outputs)
-    first, second = (tuple(TO_NHWC if p.layout == "channels_last" else None for p in s) for s in sides)
+    first, second = (
+        tuple(TO_NHWC if p.layout == "channels_last" else None for p in s) for s in sides
+    )
     return first, second
 
 

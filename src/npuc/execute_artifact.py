@@ -62,7 +62,9 @@ def execute_artifact(
     if on == "vulkan":
         vgf = c.artifact if c.output.suffix == ".vgf" else c.output.files.get(".vgf")
         if vgf is None:
-            raise BadInput(f"a {c.output.suffix} file does not run on Vulkan", hint="use target vgf")
+            raise BadInput(
+                f"a {c.output.suffix} file does not run on Vulkan", hint="use target vgf"
+            )
         from npuc.execute.vgf import run_vgf
 
         return run_vgf(vgf, arrays)

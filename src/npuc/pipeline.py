@@ -26,7 +26,7 @@ IO_LAYOUTS = ("contiguous", "channels_last")
 FORMATS = (None, "pte")
 
 
-def compile(  # noqa: A001 - the name of the public function
+def compile(
     model: Any,
     example_inputs: Sequence[Any] | None = None,
     *,
@@ -71,7 +71,9 @@ def compile(  # noqa: A001 - the name of the public function
     if lowered.reasons and format == "pte" and quantization not in FLOAT_TYPES:
         from npuc.executorch.compile_partly import compile_partly
 
-        return compile_partly(job, Coverage(lowered.verdicts, job.target.name), imported, name, check)
+        return compile_partly(
+            job, Coverage(lowered.verdicts, job.target.name), imported, name, check
+        )
     if lowered.reasons:
         raise Unsupported(lowered.reasons)
     result = job.finish(lowered, name)

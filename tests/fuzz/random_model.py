@@ -53,7 +53,9 @@ class RandomModel(nn.Module):
         o, k = self.rng.choice([2, 4, 8]), self.rng.choice([1, 3])
         stride = self.rng.choice([1, 1, 2]) if min(h, w) > 4 else 1
         conv = nn.Conv2d(c, o, k, stride, k // 2, bias=self.rng.random() < 0.7)
-        self._module("module", nn.Sequential(conv, nn.BatchNorm2d(o)) if self.rng.random() < 0.4 else conv)
+        self._module(
+            "module", nn.Sequential(conv, nn.BatchNorm2d(o)) if self.rng.random() < 0.4 else conv
+        )
         size = [(d + 2 * (k // 2) - k) // stride + 1 for d in (h, w)]
         return (1, o, *size)
 

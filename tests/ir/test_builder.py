@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from npuc.ir import Builder, DType, Graph, Quant, SymbolicShape, SymDim, TensorType, Value, remove_dead, sweep
+from npuc.ir import (
+    Builder,
+    DType,
+    Graph,
+    Quant,
+    SymbolicShape,
+    SymDim,
+    TensorType,
+    Value,
+    remove_dead,
+    sweep,
+)
 
 I8 = TensorType(DType.INT8, (1, 4), Quant(0.5, 3))
 

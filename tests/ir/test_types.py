@@ -42,8 +42,15 @@ def test_storage_types_are_told_apart():
     assert DType.of(ml_dtypes.bfloat16) is DType.BF16
 
 
-@pytest.mark.parametrize("dtype, lo, hi", [(DType.INT8, -128, 127), (DType.UINT8, 0, 255),
-                                           (DType.INT4, -8, 7), (DType.INT48, -2**47, 2**47 - 1)])
+@pytest.mark.parametrize(
+    "dtype, lo, hi",
+    [
+        (DType.INT8, -128, 127),
+        (DType.UINT8, 0, 255),
+        (DType.INT4, -8, 7),
+        (DType.INT48, -(2**47), 2**47 - 1),
+    ],
+)
 def test_ranges(dtype, lo, hi):
     assert dtype.range == (lo, hi)
 

@@ -160,7 +160,9 @@ def aten_graph(
     return builder.finish(values), feeds
 
 
-def torch_result(args: Sequence[Any], kwargs: dict[str, Any], torch_fn: Callable[..., Any]) -> list[Any]:
+def torch_result(
+    args: Sequence[Any], kwargs: dict[str, Any], torch_fn: Callable[..., Any]
+) -> list[Any]:
     """What PyTorch computes, as a list of numpy arrays."""
 
     def mean(argument: Any) -> Any:
@@ -206,7 +208,9 @@ def lowered(
     limits: Limits = TOSA_FP, families: Sequence[str] | None = None,
 ) -> Graph:  # fmt: skip
     """The TOSA graph of one op; raises Unsupported when its rule refuses."""
-    graph, _, _ = _lowered(kind, args, torch_fn, kwargs or {}, out_quant, out_dtype, limits, families)
+    graph, _, _ = _lowered(
+        kind, args, torch_fn, kwargs or {}, out_quant, out_dtype, limits, families
+    )
     return graph
 
 
@@ -290,7 +294,9 @@ def compare(
         got, want = got.astype(np.float64), want.astype(np.float64)
         finite = np.isfinite(want)
         same = (got == want) | (np.isnan(got) & np.isnan(want))
-        bound = (tolerance or TOLERANCE[type.dtype]) * max(np.abs(want[finite]).max(initial=0), 1e-3)
+        bound = (tolerance or TOLERANCE[type.dtype]) * max(
+            np.abs(want[finite]).max(initial=0), 1e-3
+        )
         close = np.abs(np.where(finite, got - want, 0)) <= bound
         _fail_at(what, ~(same | (finite & close)), got, want, f"differs by more than {bound:.3g}")
     else:
@@ -301,7 +307,9 @@ def _fail_at(what: str, bad: np.ndarray, got: np.ndarray, want: np.ndarray, why:
     if np.any(bad):
         at = tuple(int(i) for i in np.argwhere(bad)[0])
         count = f"{int(bad.sum())} of {bad.size}"
-        raise AssertionError(f"{what}: {count} {why}, first at {at}: {got[at]}, expected {want[at]}")
+        raise AssertionError(
+            f"{what}: {count} {why}, first at {at}: {got[at]}, expected {want[at]}"
+        )
 
 
 def refuses(

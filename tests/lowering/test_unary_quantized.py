@@ -179,7 +179,12 @@ def test_refusals() -> None:
     wide, narrow = given(x, quant=quant_for(x, 16)), given(x, quant=quant_for(x))
     quant = Quant(0.1)
     refuses(
-        "aten.tan", (wide,), aten.tan, "steps on this range", limits=TOSA_INT16, out_quant=int16(0.01)
+        "aten.tan",
+        (wide,),
+        aten.tan,
+        "steps on this range",
+        limits=TOSA_INT16,
+        out_quant=int16(0.01),
     )
     refuses("aten.exp", (wide,), aten.exp, "EXT-INT16", limits=TOSA_INT, out_quant=int16(0.01))
     refuses(

@@ -35,8 +35,8 @@ def modes() -> set[str]:
 class Npu:
     """What newer SDKs nest."""
 
-    numMacs: int = 8  # noqa: N815 - NXP's names
-    hwVersion: int = 2  # noqa: N815
+    numMacs: int = 8
+    hwVersion: int = 2
 
 
 @dataclass
@@ -172,7 +172,9 @@ class File:
         self.model.buffers.append(schema.BufferT(data=np.frombuffer(data, np.uint8)))
         self.graph.tensors.append(
             schema.TensorT(
-                shape=[len(data)], type=schema.TensorType.UINT8, name=name,
+                shape=[len(data)],
+                type=schema.TensorType.UINT8,
+                name=name,
                 buffer=len(self.model.buffers) - 1,
             )  # fmt: skip
         )
@@ -203,11 +205,13 @@ def _dump(source: Any) -> None:
         lines += ["  Outputs:", *[f"    [{i}]: {names[t]}" for i, t in enumerate(op.outputs)]]
         nodes.append("\n".join([*lines, f"  Location: {place}"]))
     print("Graphs:\n" + "\n".join(nodes))
-    print("= Optimize Graph =\n= Extract Graphs =\nNeutronGraph \"subgraph_099\":")
+    print('= Optimize Graph =\n= Extract Graphs =\nNeutronGraph "subgraph_099":')
     for place in range(len(nodes)):
         print(f'NeutronOperator "subgraph_{place:03}":\n  Operators:\n    X\n  Kernels:\n    K\n')
     print("Generate code for NeutronGraph\nGraphs:")
     for place, node in enumerate(nodes):
         print(f"Name: subgraph_{place:03}\nInputs:\nOutputs:\nTensors:\n{node}")
-    print('Name: subgraph_099\nInputs:\nOutputs:\nTensors:\nStatistics for NeutronGraph "subgraph_099":')
+    print(
+        'Name: subgraph_099\nInputs:\nOutputs:\nTensors:\nStatistics for NeutronGraph "subgraph_099":'
+    )
     sys.stdout.flush()

@@ -69,7 +69,9 @@ def _iterate(samples: Any, text: str) -> Iterator[Any]:
     try:
         yield from samples
     except TypeError as error:
-        raise BadInput(f"{text} does not return an iterable of input tuples", why=str(error)) from None
+        raise BadInput(
+            f"{text} does not return an iterable of input tuples", why=str(error)
+        ) from None
 
 
 def _sample(path: Path) -> tuple[Any, ...]:
@@ -120,7 +122,9 @@ def call_user(module: ModuleType, name: str, source: str) -> Any:
     try:
         return function()
     except Exception as error:
-        raise BadInput(f"{name}() of {source} raised", user_line(error, source), _text(error)) from None
+        raise BadInput(
+            f"{name}() of {source} raised", user_line(error, source), _text(error)
+        ) from None
 
 
 def user_line(error: BaseException, source: str) -> str:

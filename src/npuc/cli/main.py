@@ -149,7 +149,11 @@ def doctor_command(as_json: bool) -> None:
 
     tools = installed_tools()
     if as_json:
-        print(json.dumps([{k: getattr(t, k) for k in t.__dataclass_fields__} for t in tools], indent=1))
+        print(
+            json.dumps(
+                [{k: getattr(t, k) for k in t.__dataclass_fields__} for t in tools], indent=1
+            )
+        )
     else:
         show_tools(tools)
 

@@ -66,9 +66,7 @@ def run_reference_model(
     return [_from_bits(p, result) for p, result in zip(signature.outputs, results, strict=True)]
 
 
-def _resolved(
-    tosa_bytes: bytes, signature: Signature, arrays: Sequence[npt.NDArray[Any]]
-) -> bytes:
+def _resolved(tosa_bytes: bytes, signature: Signature, arrays: Sequence[npt.NDArray[Any]]) -> bytes:
     """The file with its unknown sizes as these arrays have them."""
     from npuc.execute.infer_shapes import infer_shapes
 

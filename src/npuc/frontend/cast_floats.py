@@ -19,9 +19,7 @@ def cast_floats(graph: Graph, name: str) -> Graph:
     """
     dtype = FLOATS[name]
     builder = Builder()
-    new: dict[Value, Value] = {
-        v: builder.input(_cast(v.type, dtype), v.name) for v in graph.inputs
-    }
+    new: dict[Value, Value] = {v: builder.input(_cast(v.type, dtype), v.name) for v in graph.inputs}
     for op in graph.ops:
         results = _cast_op(builder, op, tuple(new[v] for v in op.operands), dtype)
         for old, value in zip(op.results, results):

@@ -40,9 +40,7 @@ FORMULAS: dict[str, Formula] = {
 _IDENTITIES = ("aten.detach", "aten.alias", "aten.lift_fresh")
 
 
-def expand(
-    gm: GraphModule, known: Callable[[str], bool], sizes: Sizes | None = None
-) -> list[str]:
+def expand(gm: GraphModule, known: Callable[[str], bool], sizes: Sizes | None = None) -> list[str]:
     """Expand in place every op whose kind is not known, until only known kinds remain.
 
     Args:

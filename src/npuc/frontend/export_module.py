@@ -124,8 +124,17 @@ def _quiet() -> Iterator[None]:
 
 
 def _first_line(error: BaseException) -> str:
+    """What the message begins with; of violated constraints the first one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].startswith("Constraints violated"):
+        lines = [line[2:] for line in lines if line.startswith("- ")] or lines
     return lines[0][:300] if lines else "(no message)"
+
+
+def _suggested(text: str) -> str:
+    """The fixes that torch.export proposes for dynamic_shapes: "height = 2*_height"."""
+    _, _, behind = text.partition("Suggested fixes:\n")
+    return ", ".join(line.strip() for line in behind.split("\n\n")[0].splitlines())
 
 
 def _line_in(text: str) -> str:
@@ -141,5 +150,6 @@ def _hint(error: BaseException) -> str:
     if "DataDependent" in text or "data-dependent" in text:
         return "the control flow depends on a tensor's value: use torch.where or torch.cond there"
     if "onstraint" in text or "dynamic_shapes" in text:
-        return "change dynamic_shapes as the message says, or leave it out"
+        fixes = _suggested(text)
+        return f"use {fixes} in dynamic_shapes" if fixes else "change dynamic_shapes or leave it out"
     return "make it pass torch.export.export first; strict and non-strict export both failed"

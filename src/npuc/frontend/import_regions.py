@@ -34,7 +34,10 @@ def _cond(
         return tuple(outer.inlined(yes if bool(condition) else no, inputs))
     if not isinstance(condition, Value):
         raise Unsupported("the condition is a size that is known only at run time")
-    regions = [_region(outer, yes, inputs, f"{node}_then"), _region(outer, no, inputs, f"{node}_else")]
+    regions = [
+        _region(outer, yes, inputs, f"{node}_then"),
+        _region(outer, no, inputs, f"{node}_else"),
+    ]
     types = [v.type for v in regions[0].outputs]
     operands, attrs = pack((condition, *(v for v in inputs if isinstance(v, Value))), {})
     return tuple(outer.builder.emit("aten.cond", operands, attrs, types, regions))

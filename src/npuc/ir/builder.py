@@ -15,7 +15,9 @@ from npuc.ir.types import Quant, TensorType
 INTERN_BYTES = 4096
 
 #: kinds whose ops are never merged with an equal one
-SIDE_EFFECTS = frozenset({"tosa.VARIABLE_WRITE", "tosa.VARIABLE_READ", "tosa.CUSTOM", "tosa.VARIABLE"})
+SIDE_EFFECTS = frozenset(
+    {"tosa.VARIABLE_WRITE", "tosa.VARIABLE_READ", "tosa.CUSTOM", "tosa.VARIABLE"}
+)
 
 #: kinds whose result has all elements of the first operand, in its order or that of `perms`
 MOVES = frozenset({"tosa.RESHAPE", "tosa.TRANSPOSE", "tosa.IDENTITY"})

@@ -33,16 +33,16 @@ def sweep_ops(graph: Graph, rewrite: Rewrite, builder: Builder, new: dict[Value,
         if results is None:
             regions = [_sweep_region(r, rewrite, builder, new) for r in op.regions]
             types = [r.type for r in op.results]
-            results = builder.emit(
-                op.kind, operands, op.attrs, types, regions, op.loc, op.frozen
-            )
+            results = builder.emit(op.kind, operands, op.attrs, types, regions, op.loc, op.frozen)
         for old, value in zip(op.results, results):
             new[old] = value
             if not value.name:
                 value.name = old.name
 
 
-def _sweep_region(region: Graph, rewrite: Rewrite, outer: Builder, new: dict[Value, Value]) -> Graph:
+def _sweep_region(
+    region: Graph, rewrite: Rewrite, outer: Builder, new: dict[Value, Value]
+) -> Graph:
     inner = type(outer).__new__(type(outer))
     inner.__dict__.update(outer.__dict__)
     Builder.__init__(inner, outer.verify)

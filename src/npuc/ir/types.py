@@ -13,7 +13,6 @@ import numpy.typing as npt
 from npuc.ir.dtype import DType
 from npuc.ir.symbolic import Dim
 
-
 Shape = tuple[Dim, ...]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from npuc.ir import Op, TensorType, Value, unpack
@@ -32,7 +32,7 @@ def lowers(*kinds: str, target: str = "", dialect: str = "tosa") -> Callable[[Ru
     return register
 
 
-@lru_cache(maxsize=None)
+@cache
 def rules(dialect: str = "tosa") -> Mapping[tuple[str, str], Rule]:
     """All rules of a dialect; imports the modules that define them."""
     package = importlib.import_module(f"npuc.lowering.aten_to_{dialect}")

@@ -9,7 +9,9 @@ from npuc.ir import DType, Graph, Op, Value, sweep
 def add_for_quantize(graph: Graph, limits: TfliteLimits) -> Graph:
     """QUANTIZE(x) -> ADD(x, 0) for INT8 `x` and result: the sum rounds to its own parameters."""
 
-    def rewrite(b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
+    def rewrite(
+        b: TfliteOpBuilder, op: Op, operands: tuple[Value, ...]
+    ) -> tuple[Value, ...] | None:
         result = op.results[0].type if op.results else None
         if op.kind != "tflite.QUANTIZE" or result is None:
             return None

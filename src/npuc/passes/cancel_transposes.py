@@ -53,5 +53,3 @@ def move_axes(b: OpBuilder, x: Value, perms: tuple[int, ...]) -> Value:
     if moves_nothing(x, perms) and x.type.is_static:
         return b.reshape(x, [x.type.ints[p] for p in perms])
     return b.transpose(x, perms)
-
-

@@ -34,8 +34,8 @@ from npuc.quantizer.groups import Group, Groups, Key, Place
 from npuc.quantizer.observers import PoolObserver
 from npuc.quantizer.policy import Role, role_of
 from npuc.quantizer.recipe import Recipe
-from npuc.quantizer.specs import SYMMETRIC
 from npuc.quantizer.softmax_hints import add_softmax_hints
+from npuc.quantizer.specs import SYMMETRIC
 
 
 class NpucQuantizer(Quantizer):

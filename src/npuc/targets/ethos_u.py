@@ -39,7 +39,9 @@ def ethos_u_target(name: str) -> Target:
     policy = getattr(ethos_u_policy, f"ethos_{family[5:].lower()}_policy")
     limits = Limits((1, 0), frozenset({"PRO-INT"}), extensions, "8K", policy, name)
     text = f"Arm {family} with {accelerator.macs * accelerator.cores} MACs per cycle (Vela)"
-    return Target(name, text, limits, finish_ethos_u, families=FAMILIES[family], passes=PASSES[family])
+    return Target(
+        name, text, limits, finish_ethos_u, families=FAMILIES[family], passes=PASSES[family]
+    )
 
 
 def finish_ethos_u(graph: Graph, target: Target) -> Artifact:

@@ -49,9 +49,7 @@ def executorch_payload(result: VelaResult, ports: Sequence[Port] = ()) -> bytes:
     return b"".join(pack_block(name, data) for name, data in blocks)
 
 
-def _with_dropped(
-    result: VelaResult, ports: Sequence[Port]
-) -> tuple[tuple[VelaTensor, ...], int]:
+def _with_dropped(result: VelaResult, ports: Sequence[Port]) -> tuple[tuple[VelaTensor, ...], int]:
     """The inputs in the order of `ports`, and the scratch memory that holds all of them."""
     if len(ports) <= len(result.inputs):
         return result.inputs, result.scratch_size

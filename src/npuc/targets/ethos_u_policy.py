@@ -248,6 +248,7 @@ U55_CHECKS: dict[str, Check] = {
     "RESCALE": _u55_rescale, "TRANSPOSE": _u55_transpose, "REVERSE": _u55_reverse,
 }  # fmt: skip
 
+
 def _u85_custom(
     operands: Sequence[Value], attrs: Attrs, results: Sequence[TensorType]
 ) -> str | None:

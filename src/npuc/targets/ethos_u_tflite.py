@@ -14,7 +14,12 @@ from npuc.targets.ethos_u import FAMILIES
 from npuc.targets.target import Artifact, Target
 from npuc.targets.tflite import OPTIONS, TFLITE_PASSES, count_operators, prepare_io
 
-VELA_OPTIONS: dict[str, Any] = {"system_config": None, "memory_mode": None, "config_ini": None, "extra_options": {}}
+VELA_OPTIONS: dict[str, Any] = {
+    "system_config": None,
+    "memory_mode": None,
+    "config_ini": None,
+    "extra_options": {},
+}
 #: operators whose kernels U55 and U65 limit: elements with dilation
 KERNELS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D"})
 MAX_AREA = 64 * 64

@@ -189,9 +189,7 @@ def _converted(graph: Graph, target: Target, options: Options, plain: Artifact) 
     if not _wants_payload(options, chip):
         return whole
     try:
-        payload = build_payload(
-            single_graph(converted), *_ports(data, inputs, outputs)
-        )
+        payload = build_payload(single_graph(converted), *_ports(data, inputs, outputs))
     except NpucError as error:
         if options.artifact == "payload":
             raise
@@ -211,7 +209,9 @@ def _wants_payload(options: Options, chip: str) -> bool:
 def _layouts(graph: Graph, target: Target) -> tuple[list[bool], list[bool]]:
     """Which inputs and outputs have their channels last."""
     orders_in, orders_out = target.orders
-    return channels_last(orders_in, len(graph.inputs)), channels_last(orders_out, len(graph.outputs))
+    return channels_last(orders_in, len(graph.inputs)), channels_last(
+        orders_out, len(graph.outputs)
+    )
 
 
 def _ports(data: bytes, inputs: list[bool], outputs: list[bool]) -> tuple[list[Port], list[Port]]:

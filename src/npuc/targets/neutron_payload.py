@@ -224,7 +224,9 @@ def read_payload(data: bytes) -> Payload:
     if not is_payload(data):
         raise BadInput("not a Neutron payload", why="no microcode behind its header")
     n, m, program = data[:3]
-    fields = [tuple(data[a : a + k]) for a, k in ((3, n), (3 + n, m), (3 + n + m, n), (3 + 2 * n + m, m))]
+    fields = [
+        tuple(data[a : a + k]) for a, k in ((3, n), (3 + n, m), (3 + n + m, n), (3 + 2 * n + m, m))
+    ]
     start = _up(4 + 2 * n + 2 * m)
     try:
         words = _words(data[start:])
@@ -233,7 +235,9 @@ def read_payload(data: bytes) -> Payload:
     weights = start + _up(words[WORD_MICROCODE])
     kernels = weights + _up(words[WORD_WEIGHTS])
     if kernels > len(data):
-        raise BadInput("damaged Neutron payload", why=f"it ends at {len(data)}, weights at {kernels}")
+        raise BadInput(
+            "damaged Neutron payload", why=f"it ends at {len(data)}, weights at {kernels}"
+        )
     return Payload(
         *fields, program, data[3 + 2 * n + 2 * m],
         data[start : start + words[WORD_MICROCODE]], data[weights : weights + words[WORD_WEIGHTS]],
@@ -247,7 +251,9 @@ def describe_payload(data: bytes) -> dict[str, Any]:
 
     def tensors(formats: Sequence[int], places: Sequence[int], what: str) -> list[str]:
         order = ("as in the program", "channels last")
-        return [f"{what} {place}: {order[f != 0]}" for f, place in zip(formats, places, strict=True)]
+        return [
+            f"{what} {place}: {order[f != 0]}" for f, place in zip(formats, places, strict=True)
+        ]
 
     return {
         "kind": "Neutron payload (ExecuTorch)",

@@ -80,7 +80,10 @@ def policy_of(chip: Chip) -> ChipPolicy:
     """Why the chip refuses an op, or None."""
 
     def policy(
-        name: str, operands: Sequence[Value], attrs: Mapping[str, Any], results: Sequence[TensorType]
+        name: str,
+        operands: Sequence[Value],
+        attrs: Mapping[str, Any],
+        results: Sequence[TensorType],
     ) -> str | None:
         checks = OPERATORS.get(name)
         if checks is None:
@@ -218,7 +221,11 @@ def scales(use: Use) -> str | None:
     """Enlargement of height and width."""
     corners = int(use.attrs["align_corners"])
     for n, o in zip(use.operands[0].type.ints[1:3], use.attrs["size"]):
-        if n == corners or (o - corners) % (n - corners) or (o - corners) // (n - corners) not in RESIZE_SCALES:
+        if (
+            n == corners
+            or (o - corners) % (n - corners)
+            or (o - corners) // (n - corners) not in RESIZE_SCALES
+        ):
             names = ", ".join(map(str, RESIZE_SCALES))
             how = " with aligned corners" if corners else ""
             return f"from {n} to {o}{how}, Neutron enlarges by {names}"

@@ -56,8 +56,12 @@ def set_options(options: Any, request: dict[str, Any]) -> None:
         key, has_value, value = flag.lstrip("-").partition("=")
         name = names.get(_plain(key))
         if name is None or callable(getattr(options, name)):
-            raise Refused(f"this SDK has no option {flag!r}, it has {', '.join(sorted(names.values()))}")
-        setattr(options, name, _parsed(value if has_value else "true", getattr(options, name), flag))
+            raise Refused(
+                f"this SDK has no option {flag!r}, it has {', '.join(sorted(names.values()))}"
+            )
+        setattr(
+            options, name, _parsed(value if has_value else "true", getattr(options, name), flag)
+        )
 
 
 def _plain(name: str) -> str:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_KERNELS = re.compile(r'NeutronOperator "subgraph_(\d+)":\s*Operators:.*?Kernels:\s*?\n(.*?)(?=\n\s*\n|Neutron|=|\Z)', re.S)
+_KERNELS = re.compile(
+    r'NeutronOperator "subgraph_(\d+)":\s*Operators:.*?Kernels:\s*?\n(.*?)(?=\n\s*\n|Neutron|=|\Z)',
+    re.S,
+)
 _OUTPUTS = re.compile(r"Outputs:(.*?)Location:", re.S)
 _TENSOR = re.compile(r"\[\d+\]:\s+(\S+)")
 
@@ -41,7 +44,9 @@ def _tensors_of_subgraphs(dump: str) -> dict[int, list[str]]:
         number = re.match(r"\d+", text)
         if number is not None:
             body = text.partition("Tensors:")[2]
-            found[int(number.group())] = [n for o in _OUTPUTS.findall(body) for n in _TENSOR.findall(o)]
+            found[int(number.group())] = [
+                n for o in _OUTPUTS.findall(body) for n in _TENSOR.findall(o)
+            ]
     return found
 
 

@@ -133,9 +133,7 @@ def _size_reason(
     return None
 
 
-COMPARISONS = frozenset(
-    {"EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"}
-)
+COMPARISONS = frozenset({"EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"})
 #: headroom of sums in bits: kernels abort where an operand's scale is this much coarser than the
 #: result's
 SUM_BITS = {DType.INT8: 19, DType.UINT8: 19, DType.INT16: 14}

@@ -69,7 +69,9 @@ class Definition:
 def _argument(data: dict[str, Any]) -> Argument:
     kind = data["type"]
     is_shape = kind in ("shape_t", "shape_list_t")
-    element = "shape_t" if is_shape else data.get("element") or ("bool_t" if kind == "bool_t" else None)
+    element = (
+        "shape_t" if is_shape else data.get("element") or ("bool_t" if kind == "bool_t" else None)
+    )
     rank = data.get("rank")
     return Argument(
         name=data["name"],

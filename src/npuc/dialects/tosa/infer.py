@@ -35,7 +35,9 @@ def infer(
         return (TensorType(element, shape),)
     rule = SHAPES.get(name)
     if rule is None:
-        shape = broadcast([t.shape for t, a in zip(types, definition.inputs) if a.rank != ("1", "1")])
+        shape = broadcast(
+            [t.shape for t, a in zip(types, definition.inputs) if a.rank != ("1", "1")]
+        )
         return (TensorType(element, shape),)
     result = rule(operands, attrs)
     shapes = result if isinstance(result, list) else [result]
@@ -143,9 +145,13 @@ def _window(
 ) -> Dim:
     free = size - 1 + before + after - (kernel - 1) * dilation
     if smallest(free) < 0:
-        raise InvalidOp(f"kernel {kernel} with dilation {dilation} exceeds the padded {what} {size}")
+        raise InvalidOp(
+            f"kernel {kernel} with dilation {dilation} exceeds the padded {what} {size}"
+        )
     if free % stride != 0:
-        raise InvalidOp(f"{what} {size} does not divide: remainder {free % stride} at stride {stride}")
+        raise InvalidOp(
+            f"{what} {size} does not divide: remainder {free % stride} at stride {stride}"
+        )
     return free // stride + 1
 
 
@@ -296,7 +302,9 @@ def _resize(operands: Sequence[Value], attrs: Attrs) -> Shape:
     for d, num, den, offset, border in ((h, yn, yd, oy, by), (w, xn, xd, ox, bx)):
         span = (d - 1) * num - offset + border
         if span % den != 0:
-            raise InvalidOp(f"resize of {d} by {num}/{den} offset {offset} border {border} is not whole")
+            raise InvalidOp(
+                f"resize of {d} by {num}/{den} offset {offset} border {border} is not whole"
+            )
         sizes.append(span // den + 1)
     return (n, *sizes, c)
 

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,7 @@ _SIGNED = {DType.UINT8: DType.INT8, DType.UINT16: DType.INT16}
 _ANY_SIGN = frozenset({
     "RESCALE", "IDENTITY", "RESHAPE", "TRANSPOSE", "CONCAT", "SLICE", "REVERSE", "TILE", "GATHER",
 })  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -117,7 +118,10 @@ class Limits:
     ) -> str | None:  # fmt: skip
         bound = bind(definition, [v.type for v in operands], attrs)
         for argument, type in zip(_spread(definition.outputs, len(results)), results):
-            if argument.element and bound.setdefault(argument.element, type.dtype) is not type.dtype:
+            if (
+                argument.element
+                and bound.setdefault(argument.element, type.dtype) is not type.dtype
+            ):
                 raise InvalidOp(f"{definition.name}: result {argument.name} is {type.dtype.name}")
         if definition.name in _ANY_SIGN:
             bound = {k: _SIGNED.get(d, d) for k, d in bound.items()}
@@ -173,7 +177,7 @@ class Limits:
 
 
 def _evaluated(code: CodeType, names: Mapping[str, Any]) -> Any:
-    return eval(code, {"__builtins__": {}}, names)  # noqa: S307 - text of the specification
+    return eval(code, {"__builtins__": {}}, names)
 
 
 def _corners(names: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -184,9 +188,7 @@ def _corners(names: Mapping[str, Any]) -> list[dict[str, Any]]:
         return [dict(names)]
     ends = [(s.lo, s.lo if s.hi is None else s.hi) for s in symbols]
     corners = [dict(zip([s.name for s in symbols], c)) for c in itertools.product(*ends)]
-    return [
-        {k: d.at(c) if isinstance(d, SymDim) else d for k, d in names.items()} for c in corners
-    ]
+    return [{k: d.at(c) if isinstance(d, SymDim) else d for k, d in names.items()} for c in corners]
 
 
 def _worst(size: Dim) -> int:
@@ -203,7 +205,7 @@ def _empty(type: TensorType) -> str:
     return f"tensor {type.shape} {why}; TOSA has no tensors without elements"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _level_rules(name: str) -> list[tuple[str, CodeType, str]]:
     """Level rules other than ranks: (text, compiled expression, limit)."""
     rules = []

@@ -61,9 +61,7 @@ def avg_pool2d(
     return b.nchw(y)
 
 
-def _divisors(
-    rows: Window, columns: Window, include_pad: bool, override: int | None
-) -> np.ndarray:
+def _divisors(rows: Window, columns: Window, include_pad: bool, override: int | None) -> np.ndarray:
     """What the sum of each window is divided by."""
     if override is not None:
         return np.full((rows.out, columns.out), override)

@@ -161,7 +161,9 @@ def _unscaled(b: TosaBuilder, y: Value, scale: int, x: Value) -> Value:
         most <= LARGEST_OPEN_SCALE,
         f"the factor {scale} of the resize, which reaches {most} > {LARGEST_OPEN_SCALE}",
     )
-    b.require(y.type.dtype is DType.INT32, f"a resize of {x.type.dtype.name} by the symbolic {scale}")
+    b.require(
+        y.type.dtype is DType.INT32, f"a resize of {x.type.dtype.name} by the symbolic {scale}"
+    )
     codes, bits = divided(b, y, scale, 2.0**x.type.dtype.bits)
     return b.rescale(codes, 2.0**-bits, x.type.dtype, quant=x.type.quant)
 

@@ -123,9 +123,7 @@ def sort_axes(
     return place_axes(names, sorted(hard_set, key=lambda i: (positions[names[i]], i)), positions)
 
 
-def place_axes(
-    names: Sequence[int], hard: Sequence[int], positions: AxisOrder
-) -> tuple[int, ...]:
+def place_axes(names: Sequence[int], hard: Sequence[int], positions: AxisOrder) -> tuple[int, ...]:
     """All axes of a tensor: those in `hard` in that order, the ones of size 1 among them."""
     result = list(hard)
     for i in range(len(names)):

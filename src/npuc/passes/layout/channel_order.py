@@ -116,7 +116,11 @@ def _up(
 
 
 def reordered_operands(
-    b: Builder, op: Op, operands: Sequence[Value], sizes: Sequence[int], order: Sequence[int],
+    b: Builder,
+    op: Op,
+    operands: Sequence[Value],
+    sizes: Sequence[int],
+    order: Sequence[int],
     side: int,
 ) -> list[Value]:
     """Operands of an op on channels whose blocks of `sizes` lie in `order` now."""
@@ -159,9 +163,7 @@ def sorted_groups(
     found, at = [], 0
     sizes = sorted({len(group[side]) for group in groups})
     while at < len(order):
-        block = [
-            (starts[axes], n) for n in sizes if (axes := tuple(order[at : at + n])) in starts
-        ]
+        block = [(starts[axes], n) for n in sizes if (axes := tuple(order[at : at + n])) in starts]
         if not block and free is not None:
             n = len(groups[free][side])
             block = [(free, n)] if set(order[at : at + n]) == set(groups[free][side]) else []

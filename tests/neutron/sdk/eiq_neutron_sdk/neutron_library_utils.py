@@ -3,11 +3,11 @@
 from standin_converter import TARGETS
 
 
-def isNeutronTarget(name: str) -> bool:  # noqa: N802 - NXP's name
+def isNeutronTarget(name: str) -> bool:
     """Whether there is such a target."""
     return name in TARGETS
 
 
-def getNeutronTargets() -> list[str]:  # noqa: N802 - NXP's name
+def getNeutronTargets() -> list[str]:
     """All targets."""
     return list(TARGETS)
