@@ -196,6 +196,11 @@ def cast_widenings(b: TosaBuilder) -> list[Value]:
     return [b.to_int32(x), b.rescale(x, 1.0, DType.INT32)]
 
 
+def cheapen_concats(b: TosaBuilder) -> list[Value]:
+    x = b.MAX_POOL2D(int8(b, 1, 8, 8, 16), kernel=(1, 1), stride=(1, 1))
+    return [b.CONCAT(x, b.CLAMP(x, min_val=0, max_val=9), axis=3)]
+
+
 def halve_maxima(b: TosaBuilder) -> list[Value]:
     return [b.REDUCE_MAX(int8(b, 1, 24, 63), axis=2)]
 
@@ -213,7 +218,7 @@ PASSES_WITH_EXAMPLES = [
     flatten_concats, merge_slices, fold_padding, merge_tables, merge_rescales, merge_clamps,
     remove_identities, cheapen_rescales, cheapen_transposes, split_transposes, cheapen_reductions,
     separate_rescales, sink_tiles, cheapen_tiles, fuse_depth_to_space, narrow_products,
-    cast_widenings, cheapen_sums, halve_maxima, halve_sums, interleave_planes,
+    cast_widenings, cheapen_concats, cheapen_sums, halve_maxima, halve_sums, interleave_planes,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
 EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales

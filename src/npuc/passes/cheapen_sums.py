@@ -1,10 +1,11 @@
 """Sums of two int8 maps as a convolution, for Ethos-U55 and U65: ADD is slow there.
 
-Both maps side by side on the channels, read as a map of twice the width: a depthwise convolution
-with a kernel of 1x2 and that stride adds them. It takes 0.53 cycles per element, ADD 1.5 (2 where
-24 channels fill up to 32), and the CONCAT is free behind operators without another reader; a map
-that something else reads as well is copied by a depthwise convolution (0.53 again). Vela 5.2,
-U55-128; chips with more than 128 MACs gain nothing from the second form.
+Both maps side by side on the channels are read as a map of twice the width, and a depthwise
+convolution with a kernel of 1x2 and that stride adds them; with few channels a 1x1 convolution
+does. It takes 0.53 cycles per element, ADD 1.5 (2 where 24 channels fill up to 32), and the CONCAT
+is free behind operators without another reader. A map that something else reads as well is copied
+by a depthwise convolution (0.53 again). Vela 5.2, U55-128; chips with more than 128 MACs gain
+nothing from the copy.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from npuc.dialects.tosa import Limits, OpBuilder, multiplier_and_shift
 from npuc.errors import Unsupported
 from npuc.ir import DType, Graph, Op, Value, sweep
+from npuc.passes.cheapen_concats import convolved_by_one
 from npuc.passes.merge_rescales import scale_of, zero_points
 from npuc.passes.uses import count_uses
 
@@ -25,6 +27,8 @@ from npuc.passes.uses import count_uses
 POSITIONS, POSITIONS_COPIED = 32, 48
 #: MACs per cycle of the chips that gain from a sum with a copy
 COPYING = ("-32", "-64", "-128")
+#: up to so many channels a 1x1 convolution of all of them is faster than a depthwise one
+DENSE = 32
 #: part of a step by which either map may be off at its largest code
 PRECISE = 1 / 4
 LARGEST = 127
@@ -40,7 +44,7 @@ class Sum:
 
 
 def cheapen_sums(graph: Graph, limits: Limits) -> Graph:
-    """RESCALEs, ADD or SUB, RESCALE -> CONCAT, DEPTHWISE_CONV2D, RESCALE, of [1, H, W, C] int8.
+    """RESCALEs, ADD or SUB, RESCALE -> CONCAT, a convolution, RESCALE, of [1, H, W, C] int8.
 
     Two 8-bit weights express the quotient of the two scales, so that a result can differ by one
     step where the sum lies near the middle between two. Exact where the scales are equal.
@@ -132,15 +136,14 @@ def _convolve(
     if weights is None:
         return None
     p, q, scale = weights
-    (zx, zy), (_, height, width, channels) = found.zeros, maps[0].type.ints
-    maps = [_copied(b, v) if is_shared else v for v, is_shared in zip(maps, shared, strict=True)]
-    both = b.reshape(b.CONCAT(*maps, axis=3), (1, height, 2 * width, channels))
-    kernel = np.array([p, q], np.int8).repeat(channels).reshape(1, 2, channels, 1)
-    bias = b.const(np.full(channels, -q * (zy - zx), np.int32))  # both are read with zero point zx
-    wide = b.DEPTHWISE_CONV2D(
-        both, b.const(kernel), bias, b.scalar(zx, DType.INT8, 1), b.scalar(0, DType.INT8, 1),
-        stride=(1, 2), acc_type=DType.INT32,
-    )  # fmt: skip
+    (zx, zy), channels = found.zeros, maps[0].type.ints[3]
+    maps = [
+        convolved_by_one(b, v) if is_shared else v
+        for v, is_shared in zip(maps, shared, strict=True)
+    ]
+    both = b.CONCAT(*maps, axis=3)
+    add = _dense if channels <= DENSE else _depthwise
+    wide = add(b, both, (p, q), zx, b.const(np.full(channels, -q * (zy - zx), np.int32)))
     multiplier, shift = multiplier_and_shift(np.array([scale]))
     result = op.results[0].type
     return (
@@ -153,15 +156,23 @@ def _convolve(
     )  # fmt: skip
 
 
-def _copied(b: OpBuilder, x: Value) -> Value:
-    """`x` once more, by a depthwise convolution with weights of one."""
-    channels = x.type.ints[-1]
-    zero = b.scalar(0, DType.INT8, 1)
-    ones = b.const(np.ones((1, 1, channels, 1), np.int8))
-    bias = b.const(np.zeros(channels, np.int32))
-    wide = b.DEPTHWISE_CONV2D(x, ones, bias, zero, zero, acc_type=DType.INT32)
-    multiplier, shift = multiplier_and_shift(np.array([1.0]))
-    return b.RESCALE(  # type: ignore[no-any-return]
-        wide, b.const(multiplier.astype(np.int32)), b.const(shift.astype(np.int8)),
-        b.scalar(0, DType.INT32, 1), zero, dtype=DType.INT8, quant=x.type.quant,
+def _dense(b: OpBuilder, both: Value, weights: tuple[int, int], zero: int, bias: Value) -> Value:
+    """The weighted sum of the two halves of the channels by a 1x1 convolution."""
+    kernel = np.concatenate([np.eye(bias.type.size, dtype=np.int8) * w for w in weights], axis=1)
+    return b.CONV2D(  # type: ignore[no-any-return]
+        both, b.const(kernel[:, None, None, :]), bias, b.scalar(zero, DType.INT8, 1),
+        b.scalar(0, DType.INT8, 1), acc_type=DType.INT32,
+    )  # fmt: skip
+
+
+def _depthwise(
+    b: OpBuilder, both: Value, weights: tuple[int, int], zero: int, bias: Value
+) -> Value:
+    """The same by a depthwise convolution of the two as neighbours in a map of twice the width."""
+    _, height, width, channels = both.type.ints
+    pairs = b.reshape(both, (1, height, 2 * width, channels // 2))
+    kernel = np.array(weights, np.int8).repeat(channels // 2).reshape(1, 2, channels // 2, 1)
+    return b.DEPTHWISE_CONV2D(  # type: ignore[no-any-return]
+        pairs, b.const(kernel), bias, b.scalar(zero, DType.INT8, 1), b.scalar(0, DType.INT8, 1),
+        stride=(1, 2), acc_type=DType.INT32,
     )  # fmt: skip

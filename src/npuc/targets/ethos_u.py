@@ -14,7 +14,7 @@ FAMILIES = {
 EXTENSIONS = frozenset({"EXT-INT16", "EXT-INT4", "EXT-DOUBLEROUND"})
 _U55_PASSES = (
     *TOSA_PASSES, "fuse_depth_to_space", "cheapen_tiles", "cheapen_rescales_u55", "merge_tables",
-    "cheapen_sums", "halve_maxima", "cheapen_reductions", "cheapen_transposes",
+    "cheapen_concats", "cheapen_sums", "halve_maxima", "cheapen_reductions", "cheapen_transposes",
     "separate_rescales",  # last: a builder would merge them again
 )  # fmt: skip
 PASSES = {
@@ -22,7 +22,7 @@ PASSES = {
     "EthosU65": _U55_PASSES,
     "EthosU85": (
         *TOSA_PASSES, "fuse_depth_to_space", "cheapen_tiles", "cheapen_rescales", "merge_tables",
-        "halve_maxima", "cheapen_reductions", "halve_sums", "cheapen_transposes",
+        "cheapen_concats", "halve_maxima", "cheapen_reductions", "halve_sums", "cheapen_transposes",
         "interleave_planes", "split_transposes", "separate_rescales",
     ),
 }  # fmt: skip
