@@ -27,6 +27,8 @@ def model_options(command: Any) -> Any:
         click.argument("model"),
         click.option("-t", "--target", required=True, help="Where it is to run: `npuc targets`."),
         click.option("-q", "--quantization", help="int8, a16w8, a8w4, fp16 or bf16."),
+        click.option("--size", "sizes", multiple=True, metavar="NAME=NUMBER",
+                     help="Compile for this number of a size that the program leaves open."),
         click.option("--calib", help=".npz/.npy file, directory of them, or file.py:function."),
         click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout."),
         click.option("--quiet", is_flag=True, help="No progress bars."),
@@ -50,7 +52,7 @@ def model_options(command: Any) -> Any:
 def compile_command(
     model: str, target: str, quantization: str | None, calib: str | None, as_json: bool,
     quiet: bool, output: str | None, io: str, io_layout: str, format_name: str | None,
-    no_check: bool, options: tuple[str, ...], verbose: bool,
+    no_check: bool, options: tuple[str, ...], verbose: bool, sizes: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Compile MODEL, check the result against it, and write the artifact."""
     from npuc.cli.load_model import load_calibration, load_model
@@ -63,6 +65,7 @@ def compile_command(
         source, inputs, target=chosen, quantization=quantization, name=name,
         calibration=load_calibration(calib) if calib else None, io=io, io_layout=io_layout,
         check=not no_check, progress=False if quiet or as_json else None, format=format_name,
+        sizes=_parse_sizes(sizes),
     )  # fmt: skip
     paths = result.save(output or f"build/{name}", name)
     if as_json:
@@ -78,7 +81,7 @@ def compile_command(
 @click.option("--all", "everything", is_flag=True, help="Supported ops too.")
 def explain_command(
     model: str, target: str, quantization: str | None, calib: str | None, as_json: bool,
-    quiet: bool, everything: bool,
+    quiet: bool, everything: bool, sizes: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Say per op of MODEL whether it can be on the target, and why not."""
     from npuc.cli.load_model import load_calibration, load_model
@@ -90,7 +93,7 @@ def explain_command(
     coverage = explain(
         source, inputs, target=target, quantization=quantization,
         calibration=load_calibration(calib) if calib else None,
-        progress=False if quiet or as_json else None,
+        progress=False if quiet or as_json else None, sizes=_parse_sizes(sizes),
     )  # fmt: skip
     if as_json:
         print(json.dumps(coverage.as_dict(), indent=1))
@@ -173,6 +176,18 @@ def _parse_options(options: tuple[str, ...]) -> dict[str, Any]:
         else:
             parsed[key] = value
     return parsed
+
+
+def _parse_sizes(texts: tuple[str, ...]) -> dict[str, int]:
+    from npuc.errors import BadInput
+
+    sizes: dict[str, int] = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        if not name or not number.isdigit():
+            raise BadInput(f"--size {text!r}", hint="the form is NAME=NUMBER, e.g. batch=4")
+        sizes[name] = int(number)
+    return sizes
 
 
 def main() -> None:

@@ -151,5 +151,7 @@ def _hint(error: BaseException) -> str:
         return "the control flow depends on a tensor's value: use torch.where or torch.cond there"
     if "onstraint" in text or "dynamic_shapes" in text:
         fixes = _suggested(text)
-        return f"use {fixes} in dynamic_shapes" if fixes else "change dynamic_shapes or leave it out"
+        return (
+            f"use {fixes} in dynamic_shapes" if fixes else "change dynamic_shapes or leave it out"
+        )
     return "make it pass torch.export.export first; strict and non-strict export both failed"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from npuc.errors import Reason, Unsupported
+from npuc.errors import BadInput, Reason, Unsupported
 from npuc.ir import Dim, Graph, SymDim
 from npuc.ir.symbolic import describe
 
@@ -54,6 +54,11 @@ def renamed(
     names: dict[str, str] = {}
     for tensor, value in zip(tensors, values, strict=False):
         for axis, name in named.get(id(tensor), {}).items():
+            if not -tensor.dim() <= axis < tensor.dim():  # torch.export says nothing
+                raise BadInput(
+                    f"dynamic_shapes names axis {axis} ({name})",
+                    why=f"of an input of shape {tuple(tensor.shape)}",
+                )
             size = value.shape[axis]
             if not isinstance(size, int) and len(size.node.expr.free_symbols) == 1:
                 names[str(*size.node.expr.free_symbols)] = name
@@ -113,11 +118,12 @@ def refuse_open_sizes(graph: Graph, target: str) -> None:
         for axis, dim in enumerate(value.type.shape):
             if isinstance(dim, SymDim):
                 named = " and ".join(map(describe, dim.symbols))
+                size = named if dim.symbol is not None else f"{dim} with {named}"
                 example = ", ".join(f"{s.name!r}: {s.hi or s.lo}" for s in dim.symbols)
                 reasons.append(Reason(
                     f"input {value.name}", "",
-                    f"the size of its axis {axis} is {dim}, with {named} known only at run time; "
-                    f"{target} takes fixed sizes",
+                    f"the size of axis {axis} is {size}, known only at run time, and {target} "
+                    "takes fixed sizes",
                     f"compile once per size with sizes={{{example}}}, or without dynamic_shapes",
                 ))  # fmt: skip
     if reasons:
