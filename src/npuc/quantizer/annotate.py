@@ -128,7 +128,7 @@ class Annotator:
     def _read(self, operand: Node, reader: Node) -> Key:
         """Annotate an edge."""
         key: Key = (operand, self.types.operand(operand, reader))
-        if self.types.recipe.symmetric_products and name_of(reader) in policy.PRODUCTS:
+        if self._multiplies_matrices(reader):
             key = self._symmetric(key)
         self._see((operand, reader), key)
         if operand.op == "get_attr":
@@ -186,6 +186,12 @@ class Annotator:
             for operand in float_operands(node)
             if operand not in self.fused and not (keep_constants and operand.op == "get_attr")
         ]
+
+    def _multiplies_matrices(self, node: Node) -> bool:
+        """Whether the target wants zero point 0 for the operands: of a product of two activations."""
+        if not self.types.recipe.symmetric_products or name_of(node) not in policy.PRODUCTS:
+            return False
+        return not _is_parameter(node.args[1])
 
     def _symmetric(self, key: Key) -> Key:
         """The key under which a matrix product reads a value whose zero point has to be 0.
