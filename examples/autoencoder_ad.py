@@ -1,5 +1,7 @@
 """MLPerf Tiny anomaly detection: fully connected autoencoder 640-128x4-8-128x4-640."""
 
+import itertools
+
 import torch
 from signals import generator, samples, settle
 from torch import nn
@@ -10,7 +12,7 @@ class Autoencoder(nn.Module):
         super().__init__()
         dims = [d, h, h, h, h, z, h, h, h, h]
         layers: list[nn.Module] = []
-        for i, o in zip(dims[:-1], dims[1:]):
+        for i, o in itertools.pairwise(dims):
             layers += [nn.Linear(i, o), nn.BatchNorm1d(o), nn.ReLU()]
         self.net = nn.Sequential(*layers, nn.Linear(h, d))
 

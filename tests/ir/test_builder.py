@@ -158,7 +158,7 @@ def test_symbolic_shapes_have_a_symbolic_size():
     n = SymDim("n", 1, 8)
     t = TensorType(DType.FP32, (n, 4))
     assert not t.is_static and t.size == 4 * n
-    with pytest.raises(SymbolicShape, match="n .1..8. is known only at run time"):
+    with pytest.raises(SymbolicShape, match=r"n .1..8. is known only at run time"):
         _ = t.nbytes
 
 

@@ -202,7 +202,7 @@ def test_a_payload_that_is_no_bytes() -> None:
         domain_name="y",
         implementation_attrs=lambda *a: "text",
     )
-    with pytest.raises(npuc.BadInput, match="implementation_attrs of npuc_tests.swirl is a str"):
+    with pytest.raises(npuc.BadInput, match=r"implementation_attrs of npuc_tests.swirl is a str"):
         npuc.compile(Model().eval(), samples()[0], target="tosa-1.0+fp", progress=False)
 
 

@@ -41,10 +41,11 @@ def int8():
 
 def test_signature():
     parameters = inspect.signature(npuc.compile).parameters
-    assert list(parameters)[:11] == [
-        "model", "example_inputs", "target", "quantization", "calibration", "dynamic_shapes",
-        "io", "io_layout", "check", "progress", "keep_stages",
-    ]  # fmt: skip
+    assert list(parameters)[:2] == ["model", "example_inputs"]
+    assert set(parameters) >= {
+        "target", "quantization", "calibration", "dynamic_shapes", "io", "io_layout", "check",
+        "progress", "format",
+    }  # fmt: skip
     defaults = {
         k: parameters[k].default for k in ("target", "io", "io_layout", "check", "progress")
     }
@@ -148,7 +149,7 @@ def test_a_rule_of_the_wrong_type_is_our_fault_and_surfaces(monkeypatch):
     monkeypatch.setitem(
         registry._RULES["tosa"], ("aten.clamp", ""), lambda b, x, lo, hi: b.reshape(x, (1, 512))
     )
-    with pytest.raises(TypeError, match="rule of aten.clamp"):
+    with pytest.raises(TypeError, match=r"rule of aten.clamp"):
         npuc.compile(net(), samples(1)[0], target="tosa-1.0+fp", progress=False)
 
 

@@ -33,8 +33,8 @@ def run_reference_model(
     """Execute `tosa_bytes` on `arrays` (graph input order) and return the graph's outputs.
 
     Arrays have the storage dtype of their input (`Port.storage`: ml_dtypes for BF16 and FP8) and
-    exactly its shape; so have the results. Unknown sizes of the file are those of `arrays`. `level` is "EIGHTK" (limits of level 8K checked) or
-    "NONE".
+    exactly its shape; so have the results. Unknown sizes of the file are those of `arrays`.
+    `level` is "EIGHTK" (limits of level 8K checked) or "NONE".
 
     Raises BadInput for arrays that do not fit or bytes that are no TOSA file, NpucError with the
     model's own words for an invalid graph, and NpucError when the specification leaves the result

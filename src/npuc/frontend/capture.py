@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from npuc.errors import BadInput, Reason, Unsupported
 from npuc.frontend.aliases import Cell
-from npuc.frontend.export_module import export_module
+from npuc.frontend.export_module import export_module, quiet
 from npuc.frontend.functional_copy import FunctionalCopy
 from npuc.frontend.fx_targets import aten_op
 from npuc.frontend.name_sizes import renamed, symbols_of
@@ -100,8 +99,7 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
     if file.is_dir():
         raise BadInput(f"{file} is a directory, not a .pt2 file")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             return torch.export.load(file)
     except Exception as error:
         first = str(error).strip().splitlines() or [type(error).__name__]

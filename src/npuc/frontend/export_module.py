@@ -87,7 +87,7 @@ def _tensor(value: Any) -> Any:
 def _export(
     model: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool
 ) -> ExportedProgram:
-    with _quiet(), torch.no_grad():
+    with quiet(), torch.no_grad():
         return torch.export.export(
             model, args, kwargs or None, dynamic_shapes=dynamic_shapes, strict=strict
         )
@@ -108,7 +108,7 @@ def _check_forward(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keep torch.export's warnings and logs off the user's terminal: errors carry the text."""
     loggers = [logging.getLogger(n) for n in ("torch", "torch._dynamo", "torch.export")]
     levels = [logger.level for logger in loggers]

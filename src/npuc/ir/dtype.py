@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -36,7 +37,7 @@ class DType(enum.Enum):
     def __init__(self, mlir: str, bits: int, storage: type) -> None:
         self.mlir = mlir
         self.bits = bits
-        self.numpy = np.dtype(storage)
+        self.numpy: np.dtype[Any] = np.dtype(storage)
 
     __hash__ = object.__hash__
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from npuc.ir.size_terms import Symbol
 from npuc.ir.symbolic import Dim, bounds_of
+from npuc.ir.types import SymDim
 
 
 def misfit(shape: Sequence[Dim], sizes: Sequence[int], known: dict[str, int]) -> str:
@@ -23,7 +24,8 @@ def misfit(shape: Sequence[Dim], sizes: Sequence[int], known: dict[str, int]) ->
         if symbol is None:
             continue
         if found is None or found < symbol.lo or (symbol.hi is not None and found > symbol.hi):
-            allowed = "" if dim.symbol is not None else f"{symbol.name} in "
+            named = isinstance(dim, SymDim) and dim.symbol is not None
+            allowed = "" if named else f"{symbol.name} in "
             return f"{dim} is {size}, outside {allowed}{bounds_of(symbol)}"
         if known.setdefault(symbol.name, found) != found:
             return f"{dim} is {size} here and {known[symbol.name]} in another input"

@@ -63,7 +63,9 @@ def _relaxed(terms: Terms) -> Terms | None:
         for monomial, factor in terms.items():
             place = next((i for i, a in enumerate(monomial) if _by_number(a)), None)
             others = () if place is None else monomial[:place] + monomial[place + 1 :]
-            if place is None or any(_range(a)[0] is None or _range(a)[0] < 0 for a in others):
+            if place is None or any(
+                (_range(a)[0] or 0) < 0 or _range(a)[0] is None for a in others
+            ):
                 result[monomial] = result.get(monomial, 0) + factor
                 continue
             atom: Any = monomial[place]

@@ -133,7 +133,8 @@ class TensorType:
 
     def with_(self, **changes: Any) -> TensorType:
         """This type with dtype, shape or quant replaced."""
-        fields = {"dtype": self.dtype, "shape": self.shape, "quant": self.quant} | changes
+        fields: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape, "quant": self.quant}
+        fields |= changes
         return TensorType(**fields)
 
     def transposed(self, perm: Sequence[int]) -> TensorType:

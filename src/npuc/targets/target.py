@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from npuc.dialects.tflite import TfliteLimits
-from npuc.dialects.tosa import Limits
 from npuc.ir import Graph
 
 #: passes of every TOSA target, in order; a name is a file of `npuc.passes`

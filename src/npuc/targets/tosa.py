@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from npuc.dialects.tosa import EXTENSIONS, Limits
+from npuc.dialects.tosa import EXTENSIONS, ChipPolicy, Limits
 from npuc.errors import BadInput
 from npuc.ir import Graph
 from npuc.targets.target import Artifact, Target
@@ -40,7 +40,8 @@ def tosa_target(name: str) -> Target:
     if not profiles:
         raise BadInput(f"target {name!r} names no profile", hint="add +int, +fp or both")
     extensions: set[str] = set()
-    chip, families = None, ()
+    chip: ChipPolicy | None = None
+    families: tuple[str, ...] = ()
     for word in words:
         if word == "u55":
             from npuc.targets.ethos_u import FAMILIES

@@ -262,7 +262,7 @@ def _triangle(c: Speller, x: Value, diagonal: int) -> Value:
     """What lies on or below a diagonal of the last two dims."""
     shape = x.type.shape[-2:]
     if all(isinstance(n, int) for n in shape):
-        return c.const(np.tri(*shape, diagonal, dtype=bool))  # type: ignore[arg-type]
+        return c.const(np.tri(*shape, diagonal, dtype=bool))  # type: ignore[call-overload]
     return triangle(c, shape, diagonal)
 
 

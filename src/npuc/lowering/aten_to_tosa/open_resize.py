@@ -75,7 +75,7 @@ def _first_right(
         f"a resize of {size} positions to {out}; one size with an upper bound has to decide it",
         "give torch.export.Dim(max=) and resize by a scale_factor",
     )
-    tried = [{}]
+    tried: list[dict[str, int]] = [{}]
     for symbol in symbols:
         tried = [{symbol.name: n} for n in range(symbol.hi or 0, symbol.lo - 1, -1)]
     for numbers in wanted:

@@ -61,7 +61,7 @@ def fit(b: TosaBuilder, x: Value, axes: Sequence[Window]) -> tuple[Value, tuple[
         size[i] += at_most(after, 0)
     if tuple(size) != x.type.shape:
         x = b.slice(x, [0] * len(size), size)
-    return x, tuple(pad)
+    return x, tuple(pad)  # type: ignore[arg-type]
 
 
 def recode(b: TosaBuilder, y: Value, out: TensorType) -> Value:
