@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from npuc.ir.size_terms import Symbol
-from npuc.ir.symbolic import Dim, bounds_of
-from npuc.ir.types import SymDim
+from npuc.ir.symbolic import Dim, SymDim, bounds_of
 
 
 def misfit(shape: Sequence[Dim], sizes: Sequence[int], known: dict[str, int]) -> str:
