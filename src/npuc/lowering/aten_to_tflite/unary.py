@@ -122,12 +122,13 @@ def _by_operator(
         return b.tflite(name, x, quant=out.quant, **attrs)  # type: ignore[no-any-return]
     if fixed is not None and same and same_parameters(fixed, out.quant):
         return b.tflite(name, x, **attrs)  # type: ignore[no-any-return]
-    if fixed is not None and out.quant.s >= FINE[out.dtype]:
-        return b.requantize(b.tflite(name, b.widened(x)), out)
+    wide = b.limits.int16
+    if fixed is not None and out.quant.s >= (FINE[out.dtype] if wide else fixed.s):
+        return b.requantize(b.tflite(name, b.widened(x) if wide else x), out)
     if fixed is None and x.type.dtype is DType.INT16 and _has(name, DType.INT16):
-        wide = wide_type(out)
-        if _interpolation_error(x, function, wide) <= GOOD_16:
-            return b.requantize(b.tflite(name, x, quant=wide.quant, **attrs), out)
+        result = wide_type(out)
+        if _interpolation_error(x, function, result) <= GOOD_16:
+            return b.requantize(b.tflite(name, x, quant=result.quant, **attrs), out)
     return None
 
 
