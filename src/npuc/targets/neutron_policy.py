@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from npuc.dialects.tflite import ChipPolicy
-from npuc.ir import DType, Graph, TensorType, Value
+from npuc.dialects.tflite import ChipPolicy, same_parameters
+from npuc.ir import DType, Graph, Op, TensorType, Value
 
 
 @dataclass(frozen=True)
@@ -284,6 +284,9 @@ OPERATORS: dict[str, tuple[Check, ...]] = {
     "QUANTIZE": (),
 }  # fmt: skip
 
+#: operator -> second operand with which it changes nothing
+NEUTRAL = {"ADD": 0.0, "SUB": 0.0, "MUL": 1.0}
+
 #: why an operator that a rule falls back to is not there
 ABSENT = {
     "CAST": "it needs other types or a table, Neutron has neither",
@@ -294,7 +297,23 @@ ABSENT = {
 
 def idle(graph: Graph) -> str | None:
     """Why NXP's converter would make nothing of a graph: all it does is to hand on its inputs."""
-    ops = [op for op in graph.walk() if op.kind != "const"]
-    if any(op.name != "RESHAPE" for op in ops):
-        return None
-    return "nothing is left to compute, and NXP's converter takes no such graph"
+    if all(op.kind == "const" or _hands_on(op) for op in graph.walk()):
+        return "nothing is left to compute, and NXP's converter takes no such graph"
+    return None
+
+
+def _hands_on(op: Op) -> bool:
+    """Whether an op gives the elements of its first operand as they are."""
+    if op.name == "RESHAPE":
+        return True
+    if op.name == "TRANSPOSE":
+        shape = op.operands[0].type.shape
+        moved = [axis for axis in op.attrs["perms"] if shape[axis] != 1]
+        return moved == sorted(moved)
+    if op.name not in NEUTRAL:
+        return False
+    x, y = op.operands
+    if not y.is_const or x.type.shape != op.results[0].type.shape or y.type.quant is None:
+        return False
+    same = same_parameters(x.type.quant, op.results[0].type.quant)
+    return same and bool((y.type.quant.dequantize(y.array) == NEUTRAL[op.name]).all())
