@@ -44,7 +44,7 @@ def checked() -> bytes:
 
 def test_without_the_sdk(checked: bytes) -> None:
     assert find_sdk() is None
-    with pytest.raises(ToolMissing, match="not installed.*install eiq-neutron-sdk"):
+    with pytest.raises(ToolMissing, match=r"not installed.*install eiq-neutron-sdk"):
         convert_for_neutron(checked, "imxrt700", Settings())
 
 
@@ -69,7 +69,9 @@ def test_payload_and_who_transposes(
     channels_last = flags == (1, 1)
     assert read.tensors[read.inputs[0]].shape == ((1, 8, 8, 3) if channels_last else (1, 3, 8, 8))
     paths = c.save(tmp_path, "m")
-    kinds = {p.name: inspect_file(str(p))["kind"] for p in paths if p.suffix in (".neutron", ".tflite")}
+    kinds = {
+        p.name: inspect_file(str(p))["kind"] for p in paths if p.suffix in (".neutron", ".tflite")
+    }
     assert kinds == {
         "m.neutron": "Neutron payload (ExecuTorch)", "m.tflite": "TFLite flatbuffer",
         "m.npu.tflite": "TFLite flatbuffer",
@@ -154,7 +156,7 @@ def test_kernel_selection(sdk: Sdk) -> None:
 def test_extra_flags(sdk: Sdk) -> None:
     sdk("")
     compiled(extra_flags="--min-num-ops-per-graph=2 verbose=true")
-    with pytest.raises(BadInput, match="no option 'fast', it has.*minNumOpsPerGraph"):
+    with pytest.raises(BadInput, match=r"no option 'fast', it has.*minNumOpsPerGraph"):
         compiled(extra_flags="fast")
     with pytest.raises(BadInput, match="whole number"):
         compiled(extra_flags=("minNumOpsPerGraph=many",))

@@ -45,7 +45,11 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.conv, self.norm, self.layer = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.Linear(8, 4)
+        self.conv, self.norm, self.layer = (
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.Linear(8, 4),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.norm(self.conv(x)))
@@ -204,11 +208,20 @@ def test_spec_of_nxp() -> None:
         (lambda: generate_neutron_compile_spec("imx95"), "imxrt700 only"),
         (lambda: generate_neutron_compile_spec("imxrt800"), "unknown Neutron chip"),
         (lambda: generate_neutron_compile_spec(CHIP, intermediates_dir="/none/here"), "no folder"),
-        (lambda: generate_neutron_compile_spec(CHIP, operators_not_to_delegate=["a,b"]), "one name"),
+        (
+            lambda: generate_neutron_compile_spec(CHIP, operators_not_to_delegate=["a,b"]),
+            "one name",
+        ),
         (lambda: NeutronCompileSpecBuilder().build(), "without a chip"),
         (lambda: NeutronTargetSpec("mcxn94x"), "imxrt700 only"),
-        (lambda: NeutronCompileSpec.from_list([CompileSpec("output_format", b"vela")]), "'target' is missing"),
-        (lambda: NeutronCompileSpec.from_list([CompileSpec("speed", b"fast")]), "unknown key 'speed'"),
+        (
+            lambda: NeutronCompileSpec.from_list([CompileSpec("output_format", b"vela")]),
+            "'target' is missing",
+        ),
+        (
+            lambda: NeutronCompileSpec.from_list([CompileSpec("speed", b"fast")]),
+            "unknown key 'speed'",
+        ),
         (
             lambda: NeutronPartitioner(
                 generate_neutron_compile_spec(CHIP),
@@ -235,9 +248,13 @@ def test_user_check() -> None:
 @pytest.mark.parametrize(
     ("name", "taken"),
     [
-        ("aten_add_tensor_1", [True, False, True]), ("aten::add", [False] * 3),
-        ("aten.add.Tensor", [False] * 3), ("aten_add_tensor", [False] * 3), ("aten::ad", [True] * 3),
-        ("add", [True] * 3), ("aten_add_tensor_", [True] * 3),
+        ("aten_add_tensor_1", [True, False, True]),
+        ("aten::add", [False] * 3),
+        ("aten.add.Tensor", [False] * 3),
+        ("aten_add_tensor", [False] * 3),
+        ("aten::ad", [True] * 3),
+        ("add", [True] * 3),
+        ("aten_add_tensor_", [True] * 3),
     ],
 )
 def test_names_match_whole(name: str, taken: list[bool]) -> None:
@@ -245,7 +262,9 @@ def test_names_match_whole(name: str, taken: list[bool]) -> None:
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     nodes = [
-        graph.create_node("call_function", torch.ops.aten.add.Tensor, (x, x), name=f"aten_add_tensor{i}")
+        graph.create_node(
+            "call_function", torch.ops.aten.add.Tensor, (x, x), name=f"aten_add_tensor{i}"
+        )
         for i in ("", "_1", "_10")
     ]
     assert [check.is_node_supported({}, n) for n in nodes] == taken

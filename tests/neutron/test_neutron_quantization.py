@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.neutron.test_neutron_target import IMAGE, Of, compiled, operators, sqnr
 from torch import Tensor, nn
 
 from npuc.quantizer import Recipe
 from npuc.targets.neutron import DEMANDS
+from tests.neutron.test_neutron_target import IMAGE, Of, compiled, operators, sqnr
 
 POSITIVE = IMAGE.abs() + 0.5
 #: function, inputs, dB that is reached at least (ExecuTorch's backend: mul 0.7, mul by 3 0.2, div 1.8,
@@ -58,7 +58,9 @@ def test_products_are_symmetric_and_nothing_else_is() -> None:
         if op.kind == "tflite.SOFTMAX":
             quant = op.results[0].type.quant
             assert (quant.s, quant.zp) == (1 / 256, -128)
-    assert c.io.inputs[0].zero_point != 0, "the input of a layer with constant weights is not symmetric"
+    assert c.io.inputs[0].zero_point != 0, (
+        "the input of a layer with constant weights is not symmetric"
+    )
     assert sqnr(c) > 28
 
 
@@ -94,7 +96,9 @@ def reloaded(model: nn.Module, x: tuple[Tensor, ...]) -> Any:
 @pytest.mark.parametrize("export", [strict, not_strict, reloaded])
 def test_every_kind_of_program(export: Callable[..., Any]) -> None:
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(1568, 3))
+    model = nn.Sequential(
+        nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(1568, 3)
+    )
     program = export(model.eval(), (IMAGE,))
     import npuc
 

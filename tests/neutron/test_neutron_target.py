@@ -30,7 +30,9 @@ class Of(nn.Module):
         return self.function(*inputs)
 
 
-def compiled(model: nn.Module, *inputs: Tensor, target: Any = "neutron-imxrt700", **options: Any) -> Any:
+def compiled(
+    model: nn.Module, *inputs: Tensor, target: Any = "neutron-imxrt700", **options: Any
+) -> Any:
     """The compilation of a model, quantized on its inputs; the warning about NXP's converter aside."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -49,7 +51,7 @@ def operators(c: Any) -> dict[str, int]:
 
 def test_the_checked_file_is_the_artifact_and_a_warning_says_so() -> None:
     model, x = nn.Conv2d(8, 4, 3).eval(), (IMAGE,)
-    with pytest.warns(UserWarning, match="eiq_neutron_sdk.*not installed"):
+    with pytest.warns(UserWarning, match=r"eiq_neutron_sdk.*not installed"):
         c = npuc.compile(model, x, target="neutron-imxrt700", quantization="int8", calibration=[x])
     assert c.output.suffix == ".tflite" and c.check is not None
     assert c.run(*x).shape == (1, 4, 14, 14)
@@ -59,13 +61,17 @@ def test_asked_for_there_is_no_warning() -> None:
     target = Target.named("neutron-imxrt700", artifact="tflite")
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        npuc.compile(nn.ReLU(), (IMAGE,), target=target, quantization="int8", calibration=[(IMAGE,)])
+        npuc.compile(
+            nn.ReLU(), (IMAGE,), target=target, quantization="int8", calibration=[(IMAGE,)]
+        )
 
 
 @pytest.mark.parametrize("artifact", ["payload", "npu-tflite"])
 def test_what_needs_the_converter(artifact: str) -> None:
-    with pytest.raises(ToolMissing, match="eiq_neutron_sdk.*install eiq-neutron-sdk==3.2.0"):
-        compiled(nn.Conv2d(8, 4, 3), IMAGE, target=Target.named("neutron-imxrt700", artifact=artifact))
+    with pytest.raises(ToolMissing, match=r"eiq_neutron_sdk.*install eiq-neutron-sdk==3.2.0"):
+        compiled(
+            nn.Conv2d(8, 4, 3), IMAGE, target=Target.named("neutron-imxrt700", artifact=artifact)
+        )
 
 
 def test_pte_needs_the_converter() -> None:
@@ -98,8 +104,12 @@ def test_unknown_chip() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: x.reshape(4, -1), lambda x: x.unsqueeze(0), lambda x: x + 0, lambda x: x * 1.0,
-        lambda x: x.view(1, 1, -1).amax(1, keepdim=True), lambda x: x.permute(1, 0, 2, 3),
+        lambda x: x.reshape(4, -1),
+        lambda x: x.unsqueeze(0),
+        lambda x: x + 0,
+        lambda x: x * 1.0,
+        lambda x: x.view(1, 1, -1).amax(1, keepdim=True),
+        lambda x: x.permute(1, 0, 2, 3),
     ],
 )
 def test_nothing_to_compute(function: Callable[..., Tensor]) -> None:
@@ -166,7 +176,9 @@ def test_several_filters_per_channel() -> None:
     assert sqnr(c) > 33
 
 
-@pytest.mark.parametrize("function", [F.gelu, torch.sqrt, lambda x: x.argmax(1), lambda x: x.flip(1)])
+@pytest.mark.parametrize(
+    "function", [F.gelu, torch.sqrt, lambda x: x.argmax(1), lambda x: x.flip(1)]
+)
 def test_what_neutron_does_not_have(function: Callable[..., Tensor]) -> None:
     with pytest.raises(Unsupported, match="Neutron"):
         compiled(Of(function), IMAGE.abs())
@@ -176,5 +188,7 @@ def test_operators_for_the_cpu_are_predicted() -> None:
     target = Target.named("neutron-imx95", cpu_operators=True, artifact="tflite")
     c = compiled(Of(lambda x: F.gelu(x * 2) + x), IMAGE, target=target)
     left = c.performance["cpu_operators"]
-    assert len(left) == 1 and left[0].startswith("GELU") and "Neutron has no such operator" in left[0]
+    assert (
+        len(left) == 1 and left[0].startswith("GELU") and "Neutron has no such operator" in left[0]
+    )
     assert compiled(Of(lambda x: x * x), IMAGE).performance["cpu_operators"] == []

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from tests.neutron.standin_converter import File, microcode
 
 from npuc.errors import BadInput, NpucError
 from npuc.report.inspect_file import inspect_file
@@ -19,6 +18,7 @@ from npuc.targets.neutron_payload import (
     read_payload,
     single_graph,
 )
+from tests.neutron.standin_converter import File, microcode
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,9 @@ def ports(kind: str, flags: Sequence[bool]) -> list[Port]:
 
 def converted(case: Case) -> bytes:
     """What NXP's converter makes of the case."""
-    file = File([p.name for p in ports("in", case.inputs)], [p.name for p in ports("out", case.outputs)], {})
+    file = File(
+        [p.name for p in ports("in", case.inputs)], [p.name for p in ports("out", case.outputs)], {}
+    )
     micro, weights, kernels = case.sizes
     file.npu(
         [f"in{i}" for i in case.graph_inputs], [f"out{i}" for i in case.graph_outputs],
@@ -105,7 +107,13 @@ def test_read_again(case: Case, tmp_path: object) -> None:
 
 def graph(**changes: object) -> NeutronGraph:
     """A graph of one input and one output."""
-    given = {"inputs": ("a",), "outputs": ("b",), "weights": b"w" * 16, "kernels": b"k", "version": 0}
+    given = {
+        "inputs": ("a",),
+        "outputs": ("b",),
+        "weights": b"w" * 16,
+        "kernels": b"k",
+        "version": 0,
+    }
     given |= changes
     given.setdefault("microcode", microcode(96, 16, len(given["inputs"]), len(given["outputs"])))
     return NeutronGraph(**given)
@@ -137,7 +145,7 @@ def test_255_are_taken() -> None:
 
 
 def test_other_names() -> None:
-    with pytest.raises(NpucError, match="input 'a'.*called x"):
+    with pytest.raises(NpucError, match=r"input 'a'.*called x"):
         build_payload(graph(), [Port("x")], [Port("b")])
 
 
@@ -174,7 +182,9 @@ def test_damage() -> None:
     data = converted(CASES[0])
     with pytest.raises(NpucError, match="cannot read"):
         read_converted(data[:40])
-    payload = build_payload(single_graph(read_converted(data)), *[ports(k, (True,)) for k in ("in", "out")])
+    payload = build_payload(
+        single_graph(read_converted(data)), *[ports(k, (True,)) for k in ("in", "out")]
+    )
     with pytest.raises(BadInput, match="damaged"):
         read_payload(payload[:100])
     assert not is_payload(b"") and not is_payload(b"\xff" * 64)

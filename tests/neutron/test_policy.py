@@ -44,7 +44,9 @@ def conv(kernel: tuple[int, int], channels: int, depthwise: bool = False, **attr
 def pool(name: str, size: int, kernel: int, stride: int, padding: str = "VALID") -> None:
     """A pool along the width."""
     b = builder()
-    b.tflite(name, tensor(b, 1, 1, size, 1), kernel=(1, kernel), stride=(1, stride), padding=padding)
+    b.tflite(
+        name, tensor(b, 1, 1, size, 1), kernel=(1, kernel), stride=(1, stride), padding=padding
+    )
 
 
 def pair(name: str, x: tuple[int, ...], y: tuple[int, ...], **attrs: object) -> None:

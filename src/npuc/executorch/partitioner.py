@@ -39,7 +39,7 @@ class TOSAPartitioner(Partitioner):  # type: ignore[misc]
     """
 
     backend: type[BackendDetails] = TOSABackend
-    takes: type[ArmCompileSpec] = TosaCompileSpec
+    takes: type[Any] = TosaCompileSpec
 
     def __init__(
         self, compile_spec: ArmCompileSpec, additional_checks: Sequence[Any] | None = None
@@ -50,7 +50,7 @@ class TOSAPartitioner(Partitioner):  # type: ignore[misc]
                 f"{type(self).__name__} with a {type(compile_spec).__name__}",
                 hint=f"give a {self.takes.__name__}",
             )
-        self.compile_spec = compile_spec
+        self.compile_spec: Any = compile_spec
         self.target = compile_spec.target()
         self.additional_checks = list(additional_checks or ())
         self.delegation_spec = DelegationSpec(self.backend.__name__, compile_spec.to_list())

@@ -48,13 +48,20 @@ def leave_transposes(graph: Graph, limits: TfliteLimits) -> tuple[Graph, Flags, 
     moved = finish_mapped(graph, builder, new)
     results, outputs = [], []
     for value in moved.outputs:
-        bare = value.op is not None and value.op.kind == "tflite.TRANSPOSE"
-        bare = bare and value.op.attrs["perms"] == NCHW and moved.outputs.count(value) == 1
-        source = value.op.operands[0] if bare else value
-        bare = bare and source not in moved.inputs and source not in moved.outputs
-        outputs.append(bool(bare))
-        results.append(source if bare else value)
+        source = _channels_last_source(value, moved)
+        outputs.append(source is not None)
+        results.append(source or value)
     return builder.finish(results, graph.name, {}), inputs, outputs
+
+
+def _channels_last_source(value: Value, graph: Graph) -> Value | None:
+    """What an output is the TRANSPOSE of, where that can be the output instead."""
+    maker = value.op
+    if maker is None or maker.kind != "tflite.TRANSPOSE" or maker.attrs["perms"] != NCHW:
+        return None
+    source = maker.operands[0]
+    taken = source in graph.inputs or source in graph.outputs or graph.outputs.count(value) > 1
+    return None if taken else source
 
 
 def _cancelled(op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:

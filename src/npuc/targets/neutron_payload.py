@@ -84,13 +84,13 @@ def _graph(model: Any, subgraph: Any, op: Any) -> NeutronGraph:
     inputs, outputs = [int(i) for i in op.inputs], [int(i) for i in op.outputs]
     if len(inputs) < 4 or len(outputs) < 2:
         raise _damaged(f"a {CUSTOM_CODE} with {len(inputs)} inputs and {len(outputs)} outputs")
-    blocks = [_data(model, subgraph.tensors[i]) for i in inputs[-3:]]
+    micro, weights, kernels = [_data(model, subgraph.tensors[i]) for i in inputs[-3:]]
     given = {int(i) for i in subgraph.outputs}
     version = 1 if len(outputs) - EXTRA_OUTPUTS[1] == sum(i in given for i in outputs) else 0
     return NeutronGraph(
         tuple(_name(subgraph.tensors[i]) for i in inputs[:-3]),
         tuple(_name(subgraph.tensors[i]) for i in outputs[: -EXTRA_OUTPUTS[version]]),
-        *blocks, version,
+        micro, weights, kernels, version,
     )  # fmt: skip
 
 
@@ -224,9 +224,11 @@ def read_payload(data: bytes) -> Payload:
     if not is_payload(data):
         raise BadInput("not a Neutron payload", why="no microcode behind its header")
     n, m, program = data[:3]
-    fields = [
-        tuple(data[a : a + k]) for a, k in ((3, n), (3 + n, m), (3 + n + m, n), (3 + 2 * n + m, m))
-    ]
+    bytes_of = iter(data[3:])
+    formats_in, formats_out, places_in, places_out = (
+        tuple(next(bytes_of) for _ in range(count)) for count in (n, m, n, m)
+    )
+    version = next(bytes_of)
     start = _up(4 + 2 * n + 2 * m)
     try:
         words = _words(data[start:])
@@ -239,7 +241,7 @@ def read_payload(data: bytes) -> Payload:
             "damaged Neutron payload", why=f"it ends at {len(data)}, weights at {kernels}"
         )
     return Payload(
-        *fields, program, data[3 + 2 * n + 2 * m],
+        formats_in, formats_out, places_in, places_out, program, version,
         data[start : start + words[WORD_MICROCODE]], data[weights : weights + words[WORD_WEIGHTS]],
         data[kernels:],
     )  # fmt: skip
