@@ -39,7 +39,7 @@ def installed_tools() -> list[Tool]:
 
 def _probes() -> list[_Probe]:
     from npuc.execute import vgf, vgf_file, vulkan
-    from npuc.targets import model_converter, vela
+    from npuc.targets import model_converter, neutron_converter, vela
 
     pip = "pip install "
     return [
@@ -86,6 +86,12 @@ def _probes() -> list[_Probe]:
             "executes TFLite files",
             pip + "ai-edge-litert==2.3.0",
             _find("ai_edge_litert"),
+        ),
+        _Probe(
+            "eiq-neutron-sdk",
+            "makes Neutron files of checked TFLite files",
+            neutron_converter.INSTALL,
+            _use_neutron_sdk,
         ),
         _Probe("executorch", "writes .pte files", pip + "executorch==1.4.1", _find("executorch")),
     ]
@@ -147,6 +153,15 @@ def _use_vgf_dump() -> None:
     from npuc.targets.model_converter import convert_to_vgf, describe_vgf
 
     describe_vgf(convert_to_vgf(_tiny_graph()))
+
+
+def _use_neutron_sdk() -> str:
+    from npuc.targets.neutron_converter import TOOL, find_sdk
+
+    found = find_sdk()
+    if found is None:
+        raise ToolMissing(TOOL, "")
+    return found
 
 
 def _use_layers() -> None:
