@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 
 from npuc.errors import BadInput, Reason, Unsupported
 from npuc.frontend.aliases import Cell
+from npuc.frontend.export_guards import with_guards
 from npuc.frontend.export_module import export_module, quiet
 from npuc.frontend.functional_copy import FunctionalCopy
 from npuc.frontend.fx_targets import aten_op
@@ -59,9 +60,10 @@ def capture(
         )
     if isinstance(model, (str, os.PathLike)):
         name, model = Path(model).stem, load(model)
-    if isinstance(model, ExportedProgram):
-        program = _from_exported(model, name if name != "ExportedProgram" else "")
-        given = example_inputs if example_inputs is not None else model.example_inputs
+    exported = model if isinstance(model, ExportedProgram) else None
+    if exported is not None:
+        program = _from_exported(exported, name if name != "ExportedProgram" else "")
+        given = example_inputs if example_inputs is not None else exported.example_inputs
     elif isinstance(model, GraphModule) and is_exported_graph(model):
         program, given = _from_graph(model, name), example_inputs
     elif isinstance(model, torch.nn.Module):
@@ -76,6 +78,8 @@ def capture(
     program = _with_examples(program, given)
     if dynamic_shapes is not None:
         _name_sizes(program, dynamic_shapes, model.forward, given)
+    if exported is not None and program.symbols:
+        program.symbols = with_guards(exported, program.symbols)
     return program
 
 

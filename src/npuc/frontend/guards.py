@@ -16,7 +16,7 @@ from npuc.errors import Reason, Unsupported
 from npuc.frontend.name_sizes import symbols_between
 from npuc.frontend.symbolic import Sizes
 from npuc.ir import Dim, SymbolicShape
-from npuc.ir.symbolic import largest, smallest
+from npuc.ir.symbolic import smallest
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def holds(expr: Any, sizes: Sizes) -> bool:
         return all(holds(a, sizes) for a in expr.args)
     if kind == "Or":
         return any(holds(a, sizes) for a in expr.args)
-    compare = _RELATIONS.get(kind)
+    compare = RELATIONS.get(kind)
     if compare is None:
         return bool(expr == True)  # noqa: E712 - sympy's true
     try:
@@ -74,11 +74,11 @@ def holds(expr: Any, sizes: Sizes) -> bool:
 
 
 #: whether the difference of both sides has the sign that the relation asks for
-_RELATIONS: dict[str, Callable[[Dim], bool]] = {
+RELATIONS: dict[str, Callable[[Dim], bool]] = {
     "Equality": lambda d: d == 0,
-    "Unequality": lambda d: smallest(d) > 0 or largest(d) < 0,
-    "StrictLessThan": lambda d: largest(d) < 0,
-    "LessThan": lambda d: largest(d) <= 0,
+    "Unequality": lambda d: smallest(d) > 0 or smallest(-d) > 0,
+    "StrictLessThan": lambda d: smallest(-d) > 0,
+    "LessThan": lambda d: smallest(-d) >= 0,
     "StrictGreaterThan": lambda d: smallest(d) > 0,
     "GreaterThan": lambda d: smallest(d) >= 0,
 }

@@ -32,8 +32,23 @@ def symbols_of(gm: GraphModule, ranges: Mapping[Any, Any]) -> dict[str, Dim]:
             if not isinstance(size, int) and size.node.maybe_as_int() is None:
                 for symbol in size.node.expr.free_symbols:
                     bound = ranges.get(symbol) or size.node.shape_env.var_to_range.get(symbol)
-                    found[str(symbol)] = SymDim(str(symbol), *_bounds(bound))
+                    bounds = _widened(symbol, _bounds(bound), ranges)
+                    found[str(symbol)] = SymDim(str(symbol), *bounds)
     return found
+
+
+def _widened(
+    symbol: Any, bounds: tuple[int, int | None], ranges: Mapping[Any, Any]
+) -> tuple[int, int | None]:
+    """The bounds with those of derived sizes, 4 * symbol: torch starts symbols of its own at 2."""
+    for expr, bound in ranges.items():
+        factor, offset = expr.coeff(symbol, 1), expr.coeff(symbol, 0)
+        if expr == symbol or not factor.is_Integer or not offset.is_Integer:
+            continue
+        lowest = _finite(bound.lower)
+        if factor > 0 and expr == factor * symbol + offset and lowest is not None:
+            bounds = min(bounds[0], max(-(-(lowest - int(offset)) // int(factor)), 1)), bounds[1]
+    return bounds
 
 
 def symbols_between(ranges: Mapping[Any, Any]) -> dict[str, Dim]:

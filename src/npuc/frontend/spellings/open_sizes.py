@@ -65,6 +65,14 @@ def _counted(c: Speller, start: Any, step: Any) -> Value:
     return c.make("aten.add.Tensor", type, y, c.number(start, type.dtype), alpha=1)
 
 
+@spells("eye eye.m", into="eq.Tensor")
+def eye(c: Speller, *_: Any, **__: Any) -> Value:
+    out = c.out[0]
+    rows, columns = (positions(c, n) for n in out.shape)
+    column = c.view(rows, (out.shape[0], 1))
+    return c.to(c.make("aten.eq.Tensor", out.with_(dtype=DType.BOOL), column, columns), out.dtype)
+
+
 def positions(c: Speller, count: Dim) -> Value:
     """0, 1, ... count - 1 as INT64."""
     return c.make("aten.arange", TensorType(DType.INT64, (count,)), count)

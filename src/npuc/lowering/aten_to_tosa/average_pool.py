@@ -10,7 +10,7 @@ import numpy as np
 
 from npuc.ir import DType, Quant, TensorType, Value
 from npuc.ir.symbolic import at_least, largest
-from npuc.lowering.aten_to_tosa.open_sizes import divided_by
+from npuc.lowering.aten_to_tosa.open_sizes import divided, divided_by
 from npuc.lowering.aten_to_tosa.pool import (
     Window,
     check_type,
@@ -199,10 +199,32 @@ def open_average(
     area = axes[0].kernel * axes[1].kernel if divisor is None else divisor
     if divisor is None and not whole and not x.type.dtype.is_float:
         return _counted_average(b, x, axes, after, out)
+    if not is_static((area,)):
+        return _block_average(b, x, axes, out)
     x, axes = _with_padding(b, x, axes, [axes[0].before, after[0], axes[1].before, after[1]])
     if x.type.dtype.is_float:
         return accumulate(b, x, axes, 1 / area)
     return divide(b, accumulate(b, x, axes, 1), np.full((1, 1, 1, 1), area), x.type, out)
+
+
+def _block_average(
+    b: TosaBuilder, x: Value, axes: Sequence[Window], out: TensorType
+) -> Value:
+    """Windows of symbolic size side by side: sums over the axes of [N, H, h, W, w, C]."""
+    n, h, w, c = x.type.ints
+    rows, columns = axes
+    for a, size in zip(axes, (h, w), strict=True):
+        b.require(
+            a.kernel == a.stride or a.out == 1,
+            f"overlapping windows of the symbolic size {a.kernel} over quantized values",
+        )
+        b.require(a.out * a.kernel == size, f"windows of {a.kernel} that do not cover {size}")
+    quant = _quantized(b, x.type, out)
+    blocks = b.reshape(b.to_int32(x), (n, rows.out, rows.kernel, columns.out, columns.kernel, c))
+    sums = b.REDUCE_SUM(b.REDUCE_SUM(blocks, axis=4), axis=2)
+    sums = b.reshape(sums, (n, rows.out, columns.out, c))
+    mean, bits = divided(b, sums, rows.kernel * columns.kernel, 2.0**x.type.dtype.bits)
+    return to_output(b, mean, quant.s * 2.0**-bits, out)
 
 
 def _with_padding(

@@ -12,11 +12,13 @@ import numpy as np
 
 from npuc.ir import DType, SymDim, Value
 from npuc.ir.size_terms import Symbol, terms_of
-from npuc.ir.symbolic import smallest
+from npuc.ir.symbolic import largest, smallest
 from npuc.lowering.tosa_builder import TosaBuilder
 
 #: FP32 counts exactly up to this
 LARGEST_COUNT = 2**24
+#: longest constant of which a symbolic size takes a part
+LONGEST = 2**20
 #: fraction bits of an integer reciprocal
 RECIPROCAL_BITS = 30
 
@@ -78,3 +80,13 @@ def divided_by(b: TosaBuilder, total: Value, count: Value, most: float) -> tuple
     shift = max(ceil(log2(most)), 0)
     product = b.MUL(total, inverse, b.scalar(shift, DType.INT8, 1))
     return product, RECIPROCAL_BITS - shift
+
+
+def positions(b: TosaBuilder, count: int, dtype: DType) -> Value:
+    """0, 1, ... count - 1: of a symbolic count a SLICE of the longest one."""
+    most = largest(count)
+    b.require(
+        isinstance(count, int) or most <= LONGEST,
+        f"a count up to {most}; constants have up to {LONGEST} elements",
+    )
+    return b.slice(b.const(np.arange(most).astype(dtype.numpy), dtype), (0,), (count,))

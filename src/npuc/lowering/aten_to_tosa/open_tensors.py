@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from npuc.ir import DType, Value
-from npuc.ir.symbolic import largest
-from npuc.lowering.aten_to_tosa.open_sizes import size_tensor
+from npuc.lowering.aten_to_tosa.open_sizes import positions, size_tensor
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
-
-#: longest constant of which a run-time size takes a part
-LONGEST = 2**20
 
 
 @lowers("aten.arange")
 def arange(b: TosaBuilder, end: int) -> Value:
     """arange of a symbolic size -> SLICE of the longest one."""
-    most, dtype = largest(end), b.out[0].dtype
-    b.require(most <= LONGEST, f"a count up to {most}; constants have up to {LONGEST} elements")
-    return b.slice(b.const(np.arange(most).astype(dtype.numpy), dtype), (0,), (end,))
+    return positions(b, end, b.out[0].dtype)
 
 
 @lowers("aten.scalar_tensor")

@@ -8,9 +8,10 @@ from math import prod
 import numpy as np
 
 from npuc.ir import DType, Value
-from npuc.ir.symbolic import largest
+from npuc.ir.symbolic import largest, smallest
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
 from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
+from npuc.lowering.aten_to_tosa.open_sizes import positions
 from npuc.lowering.aten_to_tosa.operands import requantized
 from npuc.lowering.aten_to_tosa.take import tiled
 from npuc.lowering.registry import lowers
@@ -135,11 +136,11 @@ def _ordered(
     places = _places(b, rows, descending)
     size = rows.type.ints[0]
     number = np.int32 if has_integers(b) else np.float32
-    indices = tiled(b, b.const(np.arange(count, dtype=number).reshape(1, count)), (size, 1))
+    indices = tiled(b, b.reshape(positions(b, count, DType.of(number)), (1, count)), (size, 1))
     outputs = []
     for source in (rows, indices):
         y = _scattered(b, b.reshape(source, (size, count, 1)), places)
-        if keep is not None and keep < count:
+        if keep is not None and smallest(count - keep) > 0:
             y = b.slice(y, (0, 0, 0), (size, keep, 1))
         moved = b.reshape(y, [*(shape[i] for i in order[:-1]), keep or count] if rank else ())
         outputs.append(b.transpose(moved, inverse(order)))
@@ -158,6 +159,16 @@ def _scattered(b: TosaBuilder, source: Value, places: Value) -> Value:
     return b.SCATTER(onto, places, source, quant=source.type.quant)  # type: ignore[no-any-return]
 
 
+def _earlier(b: TosaBuilder, count: int) -> Value:
+    """[1, count, count], true where the last position comes before the middle one."""
+    if isinstance(count, int):
+        places = np.arange(count)
+        return b.const(places.reshape(1, 1, count) < places.reshape(1, count, 1))
+    places = Term(b, positions(b, count, DType.FP32 if not has_integers(b) else DType.INT32))
+    before = Term(b, b.reshape(places.value, (1, 1, count)))
+    return (before < Term(b, b.reshape(places.value, (1, count, 1)))).value
+
+
 def _places(b: TosaBuilder, rows: Value, descending: bool) -> Value:
     """For each element of [R, N] how many of its row come before it: larger (or smaller) ones, and
     equal ones with a smaller index."""
@@ -168,8 +179,7 @@ def _places(b: TosaBuilder, rows: Value, descending: bool) -> Value:
     mine = Term(b, b.reshape(values.value, (size, count, 1)))
     other = Term(b, b.reshape(values.value, (size, 1, count)))
     before = other > mine if descending else other < mine
-    earlier = np.arange(count).reshape(1, 1, count) < np.arange(count).reshape(1, count, 1)
-    tie = other.equals(mine) & Condition(Term(b, b.const(earlier)), mine)
+    tie = other.equals(mine) & Condition(Term(b, _earlier(b, count)), mine)
     holds = (before | tie).value
     if has_integers(b):
         ones = b.CAST(holds, dtype=DType.INT32)

@@ -10,7 +10,7 @@ import numpy as np
 from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tosa.carry import carried, carry
 from npuc.lowering.aten_to_tosa.open_axes import rolled
-from npuc.lowering.aten_to_tosa.take import every, join, reverse, take
+from npuc.lowering.aten_to_tosa.take import cut, every, join, reverse, take
 from npuc.lowering.registry import find_rule, lowers
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -99,14 +99,17 @@ def unfold(b: TosaBuilder, x: Value, dimension: int, size: int, step: int) -> Va
         y = b.transpose(y, (0, 1, 3, 2))
         return b.reshape(y, (*head, count, *tail, size))
 
-    by = "GATHER" if min(size, b.out[0].ints[dimension % x.type.rank]) > 8 else "RESHAPE"
-    return carry(b, move, x, by=by if step != size else "RESHAPE")
+    if step == size or min(size, b.out[0].ints[dimension % x.type.rank]) <= 8:
+        return carry(b, move, x)
+    return carry(b, move, x, by="GATHER")
 
 
 def _windows(b: TosaBuilder, x: Value, size: int, step: int, count: int) -> Value:
     """Windows of axis 1 of a rank 3 tensor: [before, count, size, after]."""
     before, _, after = x.type.ints
-    if step == size or count <= size:
+    if step == size:
+        return b.reshape(cut(b, x, 1, 0, count * size), (before, count, size, after))
+    if count <= size:
         index = (np.arange(count)[:, None] * step + np.arange(size)).reshape(-1)
         return b.reshape(take(b, x, 1, index), (before, count, size, after))
     if size <= 8:

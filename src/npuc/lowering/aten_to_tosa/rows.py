@@ -157,6 +157,9 @@ def spread_index(b: TosaBuilder, index: Value, shape: tuple[int, ...]) -> Value:
     """The index broadcast to `shape` of the same rank: ADD of zeros, which every profile has."""
     if index.type.ints == shape:
         return index
+    if not all(isinstance(n, int) for n in shape):
+        times = [1 if d == n else n for d, n in zip(index.type.ints, shape, strict=True)]
+        return carried(b, lambda v: b.TILE(v, times), index, by="TILE")
     if index.is_const:
         return b.const(np.broadcast_to(index.array, shape), index.type.dtype)
     zeros = np.zeros([n if d == 1 else 1 for d, n in zip(index.type.ints, shape, strict=True)])

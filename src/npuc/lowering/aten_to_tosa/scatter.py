@@ -108,7 +108,8 @@ def _written(
     # that open, so the earlier ones go to rows that are cut off afterwards
     size, count = rows.type.ints[1], index.type.ints[1]
     index = apart_from_repeats(b, index, size)
-    spare = b.const(np.zeros((rows.type.ints[0], count, rows.type.ints[2])), rows.type.dtype)
+    zero = b.scalar(0, rows.type.dtype, 3)
+    spare = tiled(b, zero, (rows.type.ints[0], count, rows.type.ints[2]))
     longer = carried(b, lambda v, w: join(b, [v, w], 1), rows, spare)
     y = write(b, longer, _for_all(b, index, rows), src)
     return carried(b, lambda v: cut(b, v, 1, 0, size), y)
