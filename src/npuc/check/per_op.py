@@ -42,6 +42,10 @@ class Observed:
     type: TensorType
     perm: Sequence[int] | None
 
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether `perm` is one of the axes of `shape`, the model's."""
+        return self.perm is None or sorted(self.perm) == list(range(len(shape)))
+
     def as_in_model(self, shape: Sequence[int]) -> tuple[np.ndarray, TensorType]:
         """The array and its type in the model's layout; as it is when `shape` does not fit."""
         array, quant = self.array, self.type.quant
@@ -86,7 +90,7 @@ class CheckingInterpreter(torch.fx.Interpreter):
             return result
         if _is_qdq(n):
             return result
-        if name not in self.observed:
+        if name not in self.observed or not self.observed[name].fits(result.shape):
             self.unobserved += 1
             return result
         array, type = self.observed[name].as_in_model(result.shape)

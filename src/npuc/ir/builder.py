@@ -121,18 +121,22 @@ class Builder:
         self, value: Value, perm: tuple[int, ...] | None, alive: set[Value]
     ) -> tuple[Value, tuple[int, ...] | None] | None:
         """The live value that carries `value`, and the permutation against the model's."""
+        reshaped = False
         while value not in alive:
             if value in self.carried:
-                value, moved = self.carried[value]
+                source, moved = self.carried[value]
             elif value.op is not None and value.op.kind in MOVES:
                 perms = value.op.attrs.get("perms")
-                value, moved = value.op.operands[0], _inverse(perms) if perms else None
+                source, moved = value.op.operands[0], _inverse(perms) if perms else None
             else:
                 return None
-            if moved is not None and perm is not None and len(perm) != len(moved):
-                return None
             if moved is not None:
+                if reshaped or (perm is not None and len(perm) != len(moved)):
+                    return None  # its axes are no longer those of the model's value
                 perm = moved if perm is None else tuple([perm[i] for i in moved])
+            elif source.type.shape != value.type.shape:
+                reshaped = True
+            value = source
         return value, perm
 
 
