@@ -191,24 +191,6 @@ def cheapen_sums(b: TosaBuilder) -> list[Value]:
     return [b.rescale(total, 0.7 * 2.0**-19, DType.INT8, out_zp=-5)]
 
 
-def pointwise(b: TosaBuilder, x: Value, channels: int) -> Value:
-    """A 1x1 convolution."""
-    kernel = np.arange(channels * x.type.ints[-1]).reshape(channels, 1, 1, -1) % 7 - 3
-    weight, zero = b.const(kernel, DType.INT8), b.scalar(0, DType.INT8, 1)
-    bias = b.const(np.arange(channels), DType.INT32)
-    return b.rescale(b.CONV2D(x, weight, bias, zero, zero, acc_type=DType.INT32), 0.1, DType.INT8)
-
-
-def split_heads(b: TosaBuilder) -> list[Value]:
-    y = b.reshape(pointwise(b, int8(b, 1, 1, 3, 2), 32), (3, 2, 16))
-    return [b.TRANSPOSE(y, perms=(1, 0, 2))]
-
-
-def merge_heads(b: TosaBuilder) -> list[Value]:
-    x = b.reshape(b.TRANSPOSE(int8(b, 2, 3, 16), perms=(1, 0, 2)), (1, 1, 3, 32))
-    return [pointwise(b, x, 4)]
-
-
 def cast_widenings(b: TosaBuilder) -> list[Value]:
     x = int8(b, 4, zp=3)
     return [b.to_int32(x), b.rescale(x, 1.0, DType.INT32)]
@@ -236,8 +218,7 @@ PASSES_WITH_EXAMPLES = [
     flatten_concats, merge_slices, fold_padding, merge_tables, merge_rescales, merge_clamps,
     remove_identities, cheapen_rescales, cheapen_transposes, split_transposes, cheapen_reductions,
     separate_rescales, sink_tiles, cheapen_tiles, fuse_depth_to_space, narrow_products,
-    split_heads, merge_heads, cast_widenings, cheapen_concats, cheapen_sums, halve_maxima,
-    halve_sums, interleave_planes,
+    cast_widenings, cheapen_concats, cheapen_sums, halve_maxima, halve_sums, interleave_planes,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
 EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales
