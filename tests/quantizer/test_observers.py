@@ -67,8 +67,8 @@ def test_few_values_are_not_clipped():
 def test_the_histogram_is_the_same_in_one_piece_or_many():
     torch.manual_seed(0)
     batches = [torch.randn(1000) * s for s in (0.1, 1.0, 9.0)]
-    one = observe(RangeObserver(), torch.cat(batches))
-    many = observe(RangeObserver(), *batches)
+    one = observe(RangeObserver(margin=False), torch.cat(batches))
+    many = observe(RangeObserver(margin=False), *batches)
     assert many.counts.sum() + many.zeros == one.counts.sum() + one.zeros == 3000
     assert many.range() == pytest.approx(one.range(), rel=0.05)
 
@@ -105,6 +105,15 @@ def test_values_far_below_the_rows_maximum_do_not_count_in_front_of_a_softmax():
     assert observe(observer, whole_row).range() == (-8.0, 5.0)
 
 
+def test_values_where_a_function_has_saturated_do_not_count():
+    x = torch.tensor([-21.0, -9.0, -3.0, 2.0])
+    for ranges in ("minmax", "mse"):
+        logits = observe(RangeObserver(ranges=ranges, saturates=(-7.0, 7.0)), x)
+        assert logits.range() == pytest.approx((-7.0, 2.0), rel=0.01), ranges
+    below = observe(RangeObserver(ranges="minmax", saturates=(-7.0, 7.0)), x - 10)
+    assert below.range() == (-15.0, 0.0)  # seven below the largest, which is what counts there
+
+
 def test_a_mask_is_cut_off():
     x = torch.tensor([0.0, -1e9, -torch.inf])
     assert observe(RangeObserver(ranges="minmax", floor=-64.0), x).range() == (-64.0, 0.0)
@@ -131,10 +140,14 @@ def test_parameters_of_a_range():
     ("ends", "options", "x", "expected"),
     [
         ((0.0, 1.0), {}, 0.9, (2.0**-8, -128)),
-        ((0.0, 1.0), {}, 0.01, (2.0**-14, -128)),
+        ((0.0, 1.0), {}, 0.49, (0.735 * 2.0**-8, -128)),
+        ((0.0, 1.0), {}, 0.51, (2.0**-8, -128)),
+        ((0.0, 1.0), {}, 0.01, (0.015 * 2.0**-8, -128)),
+        ((0.0, 1.0), {}, 1e-9, (2.0**-20, -128)),
+        ((0.0, 1.0), {}, 0.0, (2.0**-8, -128)),
         ((0.0, 1.0), {"fixed": True}, 0.01, (2.0**-8, -128)),
         ((-1.0, 1.0), {}, 0.9, (2.0**-7, 0)),
-        ((-1.0, 1.0), {}, -0.3, (2.0**-8, 0)),
+        ((-1.0, 1.0), {}, -0.3, (0.45 * 2.0**-7, 0)),
         (
             (0.0, 1.0),
             {"quant_min": -32768, "quant_max": 32767, "qscheme": torch.per_tensor_symmetric},
@@ -146,7 +159,7 @@ def test_parameters_of_a_range():
 )
 def test_functions(ends, options, x, expected):
     observer = observe(FunctionObserver(ends=ends, **options), torch.tensor([0.0, x]))
-    assert tuple(float(v) for v in observer.calculate_qparams()) == expected
+    assert tuple(float(v) for v in observer.calculate_qparams()) == pytest.approx(expected)
 
 
 def test_averages_follow_their_operand():

@@ -34,6 +34,7 @@ from npuc.quantizer.groups import Group, Groups, Key, Place
 from npuc.quantizer.observers import PoolObserver
 from npuc.quantizer.policy import Role, role_of
 from npuc.quantizer.recipe import Recipe
+from npuc.quantizer.saturation_hints import add_saturation_hints
 from npuc.quantizer.softmax_hints import add_softmax_hints
 from npuc.quantizer.specs import SYMMETRIC
 
@@ -78,8 +79,11 @@ class NpucQuantizer(Quantizer):
     def prepare_obs_or_fq_callback(
         self, model: GraphModule, edge_or_node_to_obs_or_fq: dict[Place, Any]
     ) -> None:
-        """Keep the observers, and show those of averages the observers of their operands."""
+        """Keep the observers, show them each other, and those of averages their operands'."""
         self.observers = dict(edge_or_node_to_obs_or_fq)
+        counted = [o for o in self.observers.values() if hasattr(o, "calls")]
+        for observer in counted:
+            observer.together = counted
         for node, operand in self._pools.items():
             watch = self.observers[node]
             if isinstance(watch, PoolObserver):
@@ -112,7 +116,8 @@ class Annotator:
                 self._op(node)
         for keys in self.tags.values():
             self.groups.join(keys)
-        add_softmax_hints(self.gm, self.types, self.groups, self.fused)
+        for add_hints in (add_softmax_hints, add_saturation_hints):
+            add_hints(self.gm, self.types, self.groups, self.fused)
         self._write()
 
     def _is_quantized(self, node: Node) -> bool:
@@ -137,6 +142,8 @@ class Annotator:
 
     def _place(self, node: Node, type_name: str) -> Group:
         """Annotate a result."""
+        if node.meta.get("quant_steep"):
+            self.groups[node, type_name].hints.append(specs.Hint(margin=False))
         self.types.made[node] = type_name
         self._see(node, (node, type_name))
         tag = node.meta.get("quant_group")

@@ -6,16 +6,9 @@ from torch.fx import GraphModule, Node
 
 from npuc.frontend.splice import kind_of
 from npuc.quantizer.fx_values import modules_of, moves, name_of
-from npuc.quantizer.policy import Role, names, role_of
+from npuc.quantizer.mark_wide import ARITHMETIC, is_steep
+from npuc.quantizer.policy import Role, role_of
 from npuc.quantizer.recipe import Recipe
-
-# What takes 16-bit values without tables (and clamps and concatenations) of them.
-_ARITHMETIC = names(
-    """
-    add sub mul sum linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d matmul mm bmm
-    layer_norm native_layer_norm rms_norm _fused_rms_norm
-    """
-)
 
 
 class Types:
@@ -58,7 +51,9 @@ class Types:
         recipe = self._recipes[node]
         if recipe is None or not recipe.wide_sums or not node.meta.get(mark):
             return False
-        return self.tables16 or node.op != "call_function" or name_of(node) in _ARITHMETIC
+        if self.tables16 or node.op != "call_function" or name_of(node) in ARITHMETIC:
+            return True
+        return is_steep(node) and mark == "quant_takes_wide"  # by several 8-bit tables
 
     def _find(self, node: Node) -> Recipe | None:
         if node.op == "placeholder":

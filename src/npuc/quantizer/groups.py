@@ -8,6 +8,7 @@ from typing import Any
 
 from torch.fx import Node
 
+from npuc.quantizer.fx_values import float_results
 from npuc.quantizer.specs import Hint
 
 # A value under one type: an int8 value that one reader wants as int16 is two of these.
@@ -46,6 +47,19 @@ class Group:
             return None
         first = self.sources[0]
         return first if all(source == first for source in self.sources) else None
+
+
+def readers(group: Group) -> set[Node]:
+    """What reads the values of a group and is not itself in it."""
+    members = {place for place in group.places if isinstance(place, Node)}
+    found = {place[1] for place in group.places if not isinstance(place, Node)}
+    found |= {user for member in members for user in member.users}
+    return {node for node in found if not _is_within(node, members)}
+
+
+def _is_within(node: Node, members: set[Node]) -> bool:
+    results = float_results(node)
+    return bool(results) and all(result in members for result in results)
 
 
 class Groups:

@@ -18,6 +18,13 @@ from npuc.quantizer.policy import LAYOUT, ONE_OPERAND_MOVES, names, op_name
 _STEEP = names("sqrt rsqrt log log2 log10 log1p reciprocal")
 _NORMS = names("layer_norm native_layer_norm rms_norm _fused_rms_norm")
 _MOVES = LAYOUT | ONE_OPERAND_MOVES
+# What takes 16-bit values without tables (and clamps and concatenations) of them.
+ARITHMETIC = names(
+    """
+    add sub mul sum linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d matmul mm bmm
+    layer_norm native_layer_norm rms_norm _fused_rms_norm
+    """
+)
 _CLAMPS = names("clamp clamp_min clamp_max relu")
 _SUMS = names("add sub sum mean") | _CLAMPS
 _PRODUCTS = names(
@@ -29,18 +36,21 @@ _PRODUCTS = names(
 
 def mark_wide(gm: GraphModule, tables16: bool) -> None:
     """Set meta["quant_wide"] on values that keep 16 bits, and meta["quant_takes_wide"] on the ops
-    that read them as such. `tables16`: the target has tables, clamps and concatenations of
-    16-bit values."""
+    that read them as such; meta["quant_steep"] on the sums and squares in front of a steep
+    function, where resolution near zero is worth more than what their own errors say.
+    `tables16`: the target has tables, clamps and concatenations of 16-bit values."""
     for node in gm.graph.nodes:
         name = _name(node)
         reads_wide = name in _NORMS and _mark_stream(node.args[0], tables16)
-        if tables16 and _is_steep(node, name):
-            reads_wide = _mark_sum(node.args[0])
+        if is_steep(node):
+            reads_wide = _mark_sum(node.args[0], _SUMS if tables16 else _SUMS & ARITHMETIC)
         if reads_wide:
             node.meta["quant_takes_wide"] = True
 
 
-def _is_steep(node: Node, name: str) -> bool:
+def is_steep(node: Node) -> bool:
+    """Whether a node is a function that is steep near zero."""
+    name = _name(node)
     if name == "pow" and len(node.args) > 1 and isinstance(node.args[1], (int, float)):
         return node.args[1] < 1
     return name in _STEEP
@@ -90,17 +100,19 @@ def _is_wide_source(value: Node, joins: bool) -> bool:
     return value.op == "get_attr" or _name(value) in _PRODUCTS
 
 
-def _mark_sum(value: Any) -> bool:
+def _mark_sum(value: Any, sums: frozenset[str]) -> bool:
     """Mark the operand of a steep function and the sums and squares it is made of."""
     name = _name(value)
     if name in _MOVES:
-        return _mark_sum(value.args[0]) and _mark(value)
+        return _mark_sum(value.args[0], sums) and _mark(value)
     if _is_square(value, name):
+        value.meta["quant_steep"] = True
         _mark_product(value.args[0])
         return _mark(value)
-    if name in _SUMS:
+    if name in sums:
+        value.meta["quant_steep"] = True
         for operand in value.all_input_nodes:
-            _mark_sum(operand)
+            _mark_sum(operand, sums)
         return _mark(value)
     return _mark_product(value)
 

@@ -13,33 +13,35 @@ import torch
 from torch import Tensor
 from torchao.quantization.pt2e.observer import ObserverBase
 
+from npuc.quantizer.choose_range import Histogram, least_error
+
 # A value beyond this is a mask's "minus infinity", not data.
 INFINITE = 1e30
 # exp(-10) = 4.5e-5: a softmax operand this far below the largest of its row counts as nothing.
 SOFTMAX_DEPTH = 10.0
 # The histogram sees at most this many values of one tensor; the extremes are always exact.
 SAMPLE = 1 << 16
-# So many batches must agree before a single one is called an outlier, by this factor.
-OUTLIER_BATCHES, OUTLIER = 4, 3.0
 # A channel's weight scale is at least this part of the largest one: what is smaller cannot reach
 # the result, and its requantization would leave the range of a multiplier and a shift.
 FINEST = 2.0**-20
-# Clipping errors of one layer point the same way and add up, rounding errors cancel.
-CLIPPING_WEIGHS = 4.0
 
 
 class RangeObserver(ObserverBase):
     """Chooses the range of an activation, per tensor.
 
     It keeps exact extremes and a histogram over [-limit, limit], where limit doubles when a
-    value falls outside. The range either covers everything ("minmax"), or minimises the squared
-    error: rounding costs scale^2 / 12 per value inside, clipping the square of what is cut off
-    (exact zeros cost nothing, they are representable). One batch of several does not widen the
-    range beyond three times that of the others. The range always includes zero.
+    value falls outside. The range either covers everything that was seen ("minmax"), or is that
+    of the least expected error (`choose_range`; exact zeros cost nothing, they are
+    representable). The range always includes zero.
 
     depth, axis: the values feed a softmax along `axis`; what lies more than `depth` below the
         largest of its row is raised to that, since it cannot be told apart in the result.
     floor: values below it are raised to it (an additive mask).
+    saturates: the values feed a function that hardly changes beyond these ends.
+    margin: whether samples to come may have larger values than those seen.
+
+    `together` are all observers of a graph. Where several values share parameters, their observer
+    is called for each of them; the one called least is called once per sample.
     """
 
     BINS = 4096
@@ -55,6 +57,8 @@ class RangeObserver(ObserverBase):
         axis: int = -1,
         shape: tuple[int, ...] | None = None,
         floor: float | None = None,
+        saturates: tuple[float, float] = (-math.inf, math.inf),
+        margin: bool = True,
         is_dynamic: bool = False,
     ) -> None:
         super().__init__(dtype=dtype, is_dynamic=is_dynamic)
@@ -62,9 +66,11 @@ class RangeObserver(ObserverBase):
         self.quant_min, self.quant_max = quant_min, quant_max
         self.ranges = ranges
         self.depth, self.axis, self.shape, self.floor = depth, axis, shape, floor
+        self.saturates, self.margin = saturates, margin
         self.low, self.high = math.inf, -math.inf
-        self.lows: list[float] = []  # of each batch
+        self.lows: list[float] = []  # of each call
         self.highs: list[float] = []
+        self.together: list[ObserverBase] = []
         self.limit = 0.0
         self.zeros = 0.0
         self.counts = torch.zeros(self.BINS, dtype=torch.float64)
@@ -72,17 +78,15 @@ class RangeObserver(ObserverBase):
     def forward(self, x: Tensor) -> Tensor:
         """Take the values of one calibration step into account; returns x."""
         values = self._relevant(x.detach().float())
-        if values.numel() == 0:
-            return x
-        low, high = (float(v) for v in torch.aminmax(values))
+        low, high = _ends(values)
         if max(-low, high) > INFINITE or not math.isfinite(low + high):
             values = values[values.abs() < INFINITE]
-            if values.numel() == 0:
-                return x
-            low, high = (float(v) for v in torch.aminmax(values))
-        self.low, self.high = min(self.low, low), max(self.high, high)
+            low, high = _ends(values)
         self.lows.append(low)
         self.highs.append(high)
+        if values.numel() == 0:
+            return x
+        self.low, self.high = min(self.low, low), max(self.high, high)
         if self.ranges != "minmax":
             self._count(values.flatten())
         return x
@@ -124,48 +128,32 @@ class RangeObserver(ObserverBase):
     def range(self) -> tuple[float, float]:
         """The chosen range, which includes zero."""
         low, high = min(self.low, 0.0), max(self.high, 0.0)
+        # Where all values lie beyond the bend of a function, its result still tells them apart.
+        limits = min(self.high, 0.0) + self.saturates[0], max(self.low, 0.0) + self.saturates[1]
         if self.ranges == "minmax" or low >= high or not bool(self.counts.any()):
-            return low, high
-        reach = max(_without_one_outlier([-v for v in self.lows]), _without_one_outlier(self.highs))
-        return self._least_error(max(low, -reach), min(high, reach))
-
-    def _least_error(self, low: float, high: float) -> tuple[float, float]:
+            return max(low, limits[0]), min(high, limits[1])
+        seen = Histogram(self._centers(), self.counts, *self._of_samples())
         symmetric = self.qscheme == torch.per_tensor_symmetric
-        centers = self._centers()
-        steps = torch.cat([torch.linspace(1.0, 0.9, 41), torch.linspace(0.89, 0.1, 80)]).double()
-        if symmetric:
-            highs = max(-low, high) * steps
-            clipped = self._clipped(centers, highs) + self._clipped(-centers, highs)
-            best = int((clipped + self._rounding(2 * highs)).argmin())
-            return -float(highs[best]), float(highs[best])
-        lows, highs = low * steps, high * steps
-        clipped = self._clipped(-centers, -lows)[:, None] + self._clipped(centers, highs)[None, :]
-        error = clipped + self._rounding(highs[None, :] - lows[:, None])
-        best = int(error.argmin())
-        return float(lows[best // len(steps)]), float(highs[best % len(steps)])
+        levels = self.quant_max - self.quant_min
+        return least_error(seen, levels, symmetric, limits, self.margin)
+
+    def _of_samples(self) -> tuple[list[float], list[float]]:
+        """Lowest and highest value of each sample, in which the observer may have several calls."""
+        samples = min((o.calls for o in self.together), default=self.calls)  # type: ignore[misc]
+        each, left = divmod(self.calls, max(samples, 1))
+        each = each if each and not left else self.calls
+        starts = range(0, self.calls, each)
+        lows = [min(self.lows[i : i + each]) for i in starts]
+        return lows, [max(self.highs[i : i + each]) for i in starts]
+
+    @property
+    def calls(self) -> int:
+        """How often it was called."""
+        return len(self.lows)
 
     def _centers(self) -> Tensor:
         width = 2 * self.limit / self.BINS
         return (torch.arange(self.BINS, dtype=torch.float64) + 0.5) * width - self.limit
-
-    def _clipped(self, values: Tensor, ends: Tensor) -> Tensor:
-        """For each end, the summed square of what lies beyond it."""
-        order = torch.argsort(values)
-        values, counts = values[order], self.counts[order]
-        first = torch.searchsorted(values, ends)
-
-        def beyond(x: Tensor) -> Tensor:
-            total = torch.cat([x.flip(0).cumsum(0).flip(0), x.new_zeros(1)])
-            return total[first]
-
-        return CLIPPING_WEIGHS * (
-            beyond(counts * values**2)
-            - 2 * ends * beyond(counts * values)
-            + ends**2 * beyond(counts)
-        )
-
-    def _rounding(self, widths: Tensor) -> Tensor:
-        return self.counts.sum() * (widths / (self.quant_max - self.quant_min)) ** 2 / 12
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """Scale (float32) and zero point (int64), one entry each."""
@@ -173,23 +161,24 @@ class RangeObserver(ObserverBase):
         return qparams(low, high, self.quant_min, self.quant_max, self.qscheme)
 
 
-def _without_one_outlier(largest: list[float]) -> float:
-    """The largest of the batches' extremes, at most three times the second largest of several."""
-    ordered = sorted(largest)
-    if len(ordered) < OUTLIER_BATCHES:
-        return ordered[-1]
-    return min(ordered[-1], OUTLIER * max(ordered[-2], 0.0))
+def _ends(values: Tensor) -> tuple[float, float]:
+    if values.numel() == 0:
+        return 0.0, 0.0
+    low, high = torch.aminmax(values)
+    return float(low), float(high)
 
 
 class FunctionObserver(RangeObserver):
     """For functions with a known range, such as sigmoid and tanh.
 
-    The range is that of the function, or (not `fixed`) halved as often as 1.5 times the
-    calibrated values allow: a softmax over 200 keys has probabilities near 1/200, for which
-    steps of 1/256 are useless.
+    The range is that of the function, or (not `fixed`) the part of it that 1.5 times the
+    calibrated values fill, if that is less than three quarters: a softmax over 200 keys has
+    probabilities near 1/200, for which steps of 1/256 are useless.
     """
 
     MARGIN = 1.5
+    FULL = 3 / 4
+    LEAST = 2.0**-12
 
     def __init__(
         self, ends: tuple[float, float] = (0.0, 1.0), fixed: bool = False, **options: Any
@@ -198,19 +187,17 @@ class FunctionObserver(RangeObserver):
         self.ends, self.fixed = ends, fixed
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        """The scale is a power of two: 1/256 with zero point -128 for [0, 1] in 8 bits."""
+        """1/256 with zero point -128 for all of [0, 1] in 8 bits."""
         levels = 2 ** round(math.log2(self.quant_max - self.quant_min + 1))
         symmetric = self.qscheme == torch.per_tensor_symmetric or self.ends[0] < 0
-        halvings = 0 if self.fixed else self._halvings()
-        scale = 2.0**-halvings * (2 / levels if symmetric else 1 / levels)
+        part = 1.0 if self.fixed else self._part()
+        scale = part * (2 / levels if symmetric else 1 / levels)
         zero_point = 0 if symmetric else self.quant_min
         return torch.tensor([scale]), torch.tensor([zero_point])
 
-    def _halvings(self) -> int:
-        largest = self.MARGIN * max(self.high, -self.low)
-        if largest <= 0 or not math.isfinite(largest):
-            return 0
-        return min(max(0, math.floor(-math.log2(largest))), 12)
+    def _part(self) -> float:
+        part = self.MARGIN * max(self.high, -self.low)
+        return max(part, self.LEAST) if 0 < part < self.FULL else 1.0
 
 
 class PoolObserver(RangeObserver):
@@ -269,10 +256,12 @@ class WeightObserver(ObserverBase):
         self.ranges = ranges
         self.least: Tensor | None = None
         self.weight: Tensor | None = None
+        self.calls = 0
 
     def forward(self, w: Tensor) -> Tensor:
         """Remember the weight; returns it."""
         self.weight = w.detach()
+        self.calls += 1
         return w
 
     def bound(self, least: Tensor) -> None:

@@ -162,7 +162,7 @@ def rewrite(gm: GraphModule) -> None:
         splice = Splice(gm, node, mode)
         result = rule(splice, *node.args, **node.kwargs)
         if result is not None:
-            for key in ("quant_wide", "quant_takes_wide", "quant_group"):
+            for key in ("quant_wide", "quant_takes_wide", "quant_steep", "quant_group"):
                 if key in node.meta:
                     result.meta[key] = node.meta[key]
             replace(node, result)

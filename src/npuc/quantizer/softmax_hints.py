@@ -12,7 +12,7 @@ from torch.fx import GraphModule, Node
 
 from npuc.quantizer.choose_types import Types
 from npuc.quantizer.fx_values import float_operands, name_of
-from npuc.quantizer.groups import Groups
+from npuc.quantizer.groups import Groups, readers
 from npuc.quantizer.observers import SOFTMAX_DEPTH
 from npuc.quantizer.policy import SOFTMAX
 from npuc.quantizer.specs import Hint
@@ -28,7 +28,7 @@ def add_softmax_hints(gm: GraphModule, types: Types, groups: Groups, fused: set[
             continue
         x: Any = node.args[0]
         key = (x, types.operand(x, node))
-        if x in fused or not _feeds_only(groups[key].places, node):
+        if x in fused or not readers(groups[key]) <= {node}:
             continue
         shape = tuple(x.meta["val"].shape)
         if all(isinstance(size, int) for size in shape):
@@ -39,10 +39,3 @@ def add_softmax_hints(gm: GraphModule, types: Types, groups: Groups, fused: set[
         for operand in float_operands(x):
             if len(operand.users) == 1 and operand not in fused:
                 groups[operand, types.operand(operand, x)].hints.append(Hint(floor=_MASK_FLOOR))
-
-
-def _feeds_only(places: list[Any], softmax: Node) -> bool:
-    """Whether what is in a group is read by the softmax and within the group only."""
-    members = {place for place in places if isinstance(place, Node)}
-    readers = {user for member in members for user in member.users}
-    return all(reader is softmax or reader in members for reader in readers)

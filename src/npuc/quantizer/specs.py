@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +50,8 @@ class Hint:
     axis: int = -1
     shape: tuple[int, ...] | None = None
     floor: float | None = None
+    saturates: tuple[float, float] = (-math.inf, math.inf)
+    margin: bool = True
 
 
 @dataclass
@@ -76,6 +79,8 @@ def activation(name: str, recipe: Recipe, kind: Kind) -> Any:
             axis=hint.axis,
             shape=hint.shape,
             floor=hint.floor,
+            saturates=hint.saturates,
+            margin=hint.margin,
         )
     return QuantizationSpec(
         dtype, observer, quant_min=low, quant_max=high, qscheme=scheme, is_dynamic=False

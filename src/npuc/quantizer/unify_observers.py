@@ -69,7 +69,9 @@ def _one(members: list[Any], ranges: str) -> Any:
         ends = (first.ends, first.fixed)
         if all(isinstance(m, FunctionObserver) and (m.ends, m.fixed) == ends for m in members):
             return first
-    return RangeObserver(first.dtype, first.qscheme, first.quant_min, first.quant_max, ranges)
+    low, high = first.quant_min, first.quant_max
+    # Bodies run as often as they like: calls say nothing about samples.
+    return RangeObserver(first.dtype, first.qscheme, low, high, ranges, margin=False)
 
 
 def _substitute(prepared: Prepared, merged: dict[int, Any]) -> None:

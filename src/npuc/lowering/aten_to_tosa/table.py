@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuc.ir import DType, Quant, TensorType, Value
+from npuc.lowering.aten_to_tosa.table_segments import narrow_by_segments
 from npuc.lowering.tosa_builder import TosaBuilder
 
 #: real values (float64 array) -> real values
@@ -41,7 +42,8 @@ def tabulate(b: TosaBuilder, x: Value, function: Function, out: TensorType) -> V
 
     8 bits: one TABLE of 256 entries, the rounded exact value for every code. 16 bits: TABLE of 513
     entries and a RESCALE by 2**-7 (one native operation on Ethos-U), which interpolates; where that
-    is off by more than 2 steps, further tables correct it (`Pieces`).
+    is off by more than 2 steps, further tables correct it (`Pieces`). 16 bits to 8 on targets
+    without 16-bit tables: several of 256 entries (`table_segments`).
     """
     q, r = x.type.quant, out.quant
     if q is None or r is None:
@@ -104,8 +106,10 @@ def _widening(b: TosaBuilder, x: Value, function: Function, r: Quant) -> Value:
 def _narrowing(b: TosaBuilder, x: Value, function: Function, r: Quant) -> Value:
     """int16 -> int8: a table of codes times 128, so that interpolation costs no accuracy."""
     assert x.type.quant is not None
-    steps = wanted(function, CODES16, x.type.quant, r) * 128
-    fine = Pieces.fit(b, steps, TO_8_BITS).emit(b, x, None)
+    steps = wanted(function, CODES16, x.type.quant, r)
+    if "EXT-INT16" not in b.limits.offered:
+        return narrow_by_segments(b, x, steps, r)
+    fine = Pieces.fit(b, steps * 128, TO_8_BITS).emit(b, x, None)
     return b.clamp_codes(b.rescale(fine, 2.0**-7, DType.INT8, quant=r), r)
 
 
