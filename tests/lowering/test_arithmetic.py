@@ -135,6 +135,22 @@ def test_vela_fuses_a_number(limits) -> None:
         assert len(vela(graph, limits.name).ops) == 1, ops(graph)
 
 
+@CHIPS
+@pytest.mark.parametrize("kind", ["aten.add.Tensor", "aten.sub.Tensor"])
+def test_a_constant_beside_16_bits_has_16_bits(kind: str, limits) -> None:
+    """Two types in one sum are two operations more; the codes of the constant fit exactly."""
+    function = BINARY[kind]
+    x, y = given(X, int16(1e-4)), constant(Y, quant_for(Y))
+    for args in ((x, y), (y, x)):
+        graph = check_op(
+            kind, args, function, kwargs=keywords(kind), out_quant=int16(1.5e-4), limits=limits
+        )
+        summands = [op.operands[0].type.dtype for op in graph.ops if op.kind == "tosa.RESCALE"][:2]
+        assert summands == [DType.INT16] * 2
+        result = vela(graph, limits.name)
+        assert [op.operator for op in result.ops] in (["Add"], ["Sub"])
+
+
 def test_constants_along_an_axis_on_u55_are_depthwise_weights() -> None:
     """vela.md section 4: 8 cycles per element as an operand of ADD or MUL."""
     for shape, along in (((1, 16, 8, 8), (16, 1, 1)), ((1, 20, 32), (32,)), ((2, 5, 8), (1, 1, 8))):

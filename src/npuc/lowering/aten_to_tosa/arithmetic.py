@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npuc.ir import DType, TensorType, Value
+from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Number, Term
 from npuc.lowering.aten_to_tosa.operands import (
     as_quantized,
@@ -68,6 +68,7 @@ def weighted_sum(b: TosaBuilder, x: Value, y: Value, alpha: Number, out: TensorT
 
 def common_sum(b: TosaBuilder, x: Value, y: Value, alpha: Number) -> tuple[Value, float]:
     """x + alpha * y as INT32, and what one step of it is worth."""
+    x, y = _wide_constant(b, x, y), _wide_constant(b, y, x)
     assert x.type.quant is not None and y.type.quant is not None
     scales = x.type.quant.s, y.type.quant.s * abs(alpha)
     rank = broadcast_rank(x, y)
@@ -82,6 +83,18 @@ def common_sum(b: TosaBuilder, x: Value, y: Value, alpha: Number) -> tuple[Value
     )
     total = b.ADD(left, right) if alpha >= 0 else b.SUB(left, right)
     return total, largest / head
+
+
+def _wide_constant(b: TosaBuilder, x: Value, other: Value) -> Value:
+    """An 8-bit constant beside a 16-bit value with 16 bits: two types are two more operations."""
+    quant = x.type.quant
+    if not x.is_const or (x.type.dtype, other.type.dtype) != (DType.INT8, DType.INT16):
+        return x
+    if quant is None or quant.per_channel:
+        return x
+    codes = (x.array.astype(np.int16) - quant.zp) * 2**7
+    wide = Quant(quant.s / 2**7, 0, None, -(2**15), 2**15 - 1)
+    return b.const(codes.astype(np.int16), DType.INT16, wide)
 
 
 def tabulated(b: TosaBuilder, x: Value, y: Value, out: TensorType, **kwargs: Any) -> Value | None:
