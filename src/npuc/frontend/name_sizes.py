@@ -130,16 +130,20 @@ def refuse_open_sizes(graph: Graph, target: str) -> None:
     """Raise Unsupported, naming inputs, axes and symbols, unless all inputs have fixed sizes."""
     reasons = []
     for value in graph.inputs:
-        for axis, dim in enumerate(value.type.shape):
-            if isinstance(dim, SymDim):
-                named = " and ".join(map(describe, dim.symbols))
-                size = named if dim.symbol is not None else f"{dim} with {named}"
-                example = ", ".join(f"{s.name!r}: {s.hi or s.lo}" for s in dim.symbols)
-                reasons.append(Reason(
-                    f"input {value.name}", "",
-                    f"the size of axis {axis} is {size}, known only at run time, and {target} "
-                    "takes fixed sizes",
-                    f"compile once per size with sizes={{{example}}}, or without dynamic_shapes",
-                ))  # fmt: skip
+        open_dims = [(a, d) for a, d in enumerate(value.type.shape) if isinstance(d, SymDim)]
+        if open_dims:
+            axes = ", ".join(f"axis {axis} is {_size(dim)}" for axis, dim in open_dims)
+            symbols = dict.fromkeys(s for _, dim in open_dims for s in dim.symbols)
+            example = ", ".join(f"{s.name!r}: {s.hi or s.lo}" for s in symbols)
+            reasons.append(Reason(
+                f"input {value.name}", "",
+                f"{axes}, known only at run time, and {target} takes fixed sizes",
+                f"compile once per size with sizes={{{example}}}, or without dynamic_shapes",
+            ))  # fmt: skip
     if reasons:
         raise Unsupported(reasons)
+
+
+def _size(dim: SymDim) -> str:
+    named = " and ".join(map(describe, dim.symbols))
+    return named if dim.symbol is not None else f"{dim} with {named}"

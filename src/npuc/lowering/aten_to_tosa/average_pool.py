@@ -348,7 +348,11 @@ def mean_as_avg_pool(b: TosaBuilder, x: Value, axes: Sequence[int], out: TensorT
         image = b.nhwc(b.reshape(x, (n, channels, rows, count // rows)))
     window = (Window(rows, 1, 0, 1), Window(count // rows, 1, 0, 1))
     type = TensorType(out.dtype, (image.type.ints[0], 1, 1, image.type.ints[3]), out.quant)
-    y = average_window(b, image, window, [np.full(1, rows), np.full(1, count // rows)], type)
+    if is_static(shape[first:last]):
+        counts = [np.full(1, rows), np.full(1, count // rows)]
+        y = average_window(b, image, window, counts, type)
+    else:
+        y = open_average(b, image, window, True, None, type)
     return b.reshape(y, kept) if last < len(shape) else b.reshape(b.nchw(y), kept)
 
 

@@ -72,13 +72,13 @@ def mean(
     count = product(x.type.ints[a] for a in axes)
     if not axes and x.type.quant == out.quant:
         return b.reshape(x, out.ints)
-    if not isinstance(count, int):
-        return _open_mean(b, x, dim, count)
     if _is_image(x, axes):
         try:
             return b.reshape(mean_as_avg_pool(b, x, axes, out), out.ints)
         except Unsupported:
             pass  # the window is too large for the target: sums take any length
+    if not isinstance(count, int):
+        return _open_mean(b, x, dim, count)
     if out.quant is not None:
         return _quantized_sum(b, x, dim, 1.0 / count, out)
     return _plain_sum(b, x, dim, 1.0 / count)
