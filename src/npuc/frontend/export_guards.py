@@ -8,6 +8,7 @@ PyTorch's shape inference, has taken the example's size for granted.
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from functools import reduce
@@ -24,12 +25,15 @@ from npuc.ir import Dim, SymDim
 from npuc.ir.size_terms import symbols_of
 from npuc.ir.symbolic import at_least, at_most, describe
 
+_ARITHMETIC = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+_EXTREMES = {"max": at_least, "min": at_most}
 _SIGNS = {
     ast.Eq: "Equality", ast.NotEq: "Unequality", ast.Lt: "StrictLessThan", ast.LtE: "LessThan",
     ast.Gt: "StrictGreaterThan", ast.GtE: "GreaterThan",
 }  # fmt: skip
-
-
 #: a size as torch writes it: L['x'].size()[2]
 _SIZE = re.compile(r"L\['(\w+)'\]((?:\[[^\]]*\])*)\.size\(\)\[(\d+)\]")
 
@@ -37,16 +41,6 @@ _SIZE = re.compile(r"L\['(\w+)'\]((?:\[[^\]]*\])*)\.size\(\)\[(\d+)\]")
 def _shape(match: re.Match[str]) -> str:
     """x.shape[2]."""
     return f"{match[1]}{match[2]}.shape[{match[3]}]"
-
-
-class _Sized:
-    """Stands for a tensor in a condition."""
-
-    def __init__(self, shape: tuple[Dim, ...]) -> None:
-        self.shape = shape
-
-    def size(self) -> tuple[Dim, ...]:
-        return self.shape
 
 
 def with_guards(exported: ExportedProgram, symbols: Mapping[str, Dim]) -> dict[str, Dim]:
@@ -95,32 +89,43 @@ def _comparisons(node: ast.expr, inputs: Mapping[str, Any]) -> Iterator[tuple[st
             yield from _comparisons(value, inputs)
     if not isinstance(node, ast.Compare) or type(node.ops[0]) not in _SIGNS:
         return  # not about sizes
-    names = {"L": inputs, "__builtins__": {}, "max": _largest, "min": _smallest}
-    sides = [ast.Expression(side) for side in (node.left, node.comparators[0])]
     try:
-        left, right = (eval(compile(s, "guard", "eval"), names) for s in sides)  # noqa: S307
+        left, right = (_value(side, inputs) for side in (node.left, node.comparators[0]))
         yield _SIGNS[type(node.ops[0])], left - right
-    except (KeyError, IndexError, NameError, TypeError, AttributeError):
+    except (KeyError, IndexError, TypeError):
         return  # not about sizes of tensors
 
 
-def _largest(first: Dim, *more: Dim) -> Dim:
-    return reduce(at_least, more, first)
-
-
-def _smallest(first: Dim, *more: Dim) -> Dim:
-    return reduce(at_most, more, first)
+def _value(node: ast.expr, inputs: Mapping[str, Any]) -> Any:
+    """Of an expression over sizes. Raises KeyError for one over anything else."""
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Name(id="L"):
+            return inputs
+        case ast.Subscript():
+            return _value(node.value, inputs)[_value(node.slice, inputs)]
+        case ast.UnaryOp(op=ast.USub()):
+            return -_value(node.operand, inputs)
+        case ast.BinOp():
+            sides = (_value(side, inputs) for side in (node.left, node.right))
+            return _ARITHMETIC[type(node.op)](*sides)
+        case ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[]):
+            return _value(tensor, inputs)  # the shape stands for its tensor
+        case ast.Call(func=ast.Name(id=name), args=args):
+            return reduce(_EXTREMES[name], (_value(a, inputs) for a in args))
+    raise KeyError(ast.unparse(node))
 
 
 def _inputs(exported: ExportedProgram, sizes: Sizes) -> dict[str, Any]:
-    """The program's arguments by name, sizes in place of tensors."""
+    """The program's arguments by name, shapes in place of tensors."""
     leaves: list[Any] = []
     user = set(exported.graph_signature.user_inputs)
     for node in exported.graph_module.graph.nodes:
         if node.op == "placeholder" and node.name in user:
             value = node.meta.get("val")
             is_tensor = isinstance(value, torch.Tensor)
-            leaves.append(_Sized(sizes.shape(value)) if is_tensor else value)
+            leaves.append(sizes.shape(value) if is_tensor else value)
     spec = exported.call_spec.in_spec
     if spec is None or spec.num_leaves != len(leaves):
         return {}

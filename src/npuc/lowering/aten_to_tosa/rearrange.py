@@ -23,8 +23,10 @@ def flip(b: TosaBuilder, x: Value, dims: Sequence[int]) -> Value:
         for dim in dims:
             axis = dim % v.type.rank
             size = v.type.shape[axis]
-            known = isinstance(size, int)
-            v = take(b, v, axis, np.arange(size)[::-1]) if known else reverse(b, v, axis)
+            if isinstance(size, int):
+                v = take(b, v, axis, np.arange(size)[::-1])
+            else:
+                v = reverse(b, v, axis)
         return v
 
     return carry(b, move, x)
