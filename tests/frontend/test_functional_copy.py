@@ -193,6 +193,17 @@ def test_a_write_into_an_input_is_an_extra_output():
     torch.testing.assert_close(total, x * 2 + y + 1)
 
 
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_a_written_input_that_is_returned_is_one_output(decomposed):
+    exported = torch.export.export(Function(lambda x: (x + 1, x.tanh_())), (random(3),))
+    program = capture(exported.run_decompositions() if decomposed else exported)
+    assert program.mutated_inputs == [(0, 1)]
+    x = random(3, seed=2)
+    more, new_x = program.run_reference((x.clone(),))
+    torch.testing.assert_close(more, x + 1)
+    torch.testing.assert_close(new_x, x.tanh())
+
+
 class Counter(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -228,9 +228,13 @@ class _Draft:
         mutated = []
         for place, (cell, name_) in enumerate(zip(tensors, names, strict=True)):
             new = self.mutated.get(name_, cell if cell.version else None)
-            if new is not None:
-                mutated.append((place, len(returned)))
+            if new is None:
+                continue
+            # `x.tanh_()` returns what it leaves in x: one output
+            found = [i for i, other in enumerate(returned) if other is new]
+            if not found:
                 returned.append(new)
+            mutated.append((place, found[0] if found else len(returned) - 1))
         states = self._states(returned, len(tensors))
         module = copy.finish(returned, re.sub(r"\W", "_", name) or "Program")
         sink_constants(module)

@@ -51,7 +51,7 @@ class Program:
     graph_module: placeholders are the tensor leaves of the user's inputs in order, then the
         states; parameters and buffers are `get_attr` nodes; it returns a flat tuple of tensors:
         the tensor leaves of the user's outputs in order (a value in two slots is there twice),
-        the new values of mutated inputs, the new values of the states.
+        the new values of mutated inputs that are none of these, the new values of the states.
     inputs, outputs: all leaves of the user's structures; in_spec, out_spec: those structures.
     mutated_inputs: pairs (index of the graph input, index of the output with its new value).
     symbols: torch's name of a size that is open -> it, with the user's name and bounds.

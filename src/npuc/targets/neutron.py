@@ -26,6 +26,7 @@ DEMANDS = {"fixed_ranges": True, "wide_sums": False, "symmetric_products": True}
 #: the only chip whose payloads ExecuTorch's runtime takes
 PAYLOAD_CHIP = "imxrt700"
 ARTIFACTS = (None, "payload", "npu-tflite", "tflite")
+FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(frozen=True)
@@ -82,18 +83,22 @@ class Options:
 
 def _parsed(key: str, value: Any, default: Any) -> Any:
     """A value given as text (on the command line) as the type of the option."""
-    if isinstance(default, bool) and isinstance(value, str):
-        if value.lower() not in ("true", "false"):
+    if isinstance(default, bool):
+        text = str(value).lower()
+        if text not in FLAGS:
             raise BadInput(f"{key}={value!r}", hint="true or false")
-        return value.lower() == "true"
+        return FLAGS[text]
     if isinstance(default, tuple):
         return tuple(value.split()) if isinstance(value, str) else tuple(value)
-    if isinstance(default, (int, float)) and not isinstance(default, bool):
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            raise BadInput(f"{key}={value!r}", hint="a number of seconds") from None
-    return value
+    if not isinstance(default, (int, float)):
+        return value
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise BadInput(f"{key}={value!r}", hint="a number of seconds above 0")
+    return seconds
 
 
 def neutron_target(name: str, options: Mapping[str, Any] | None = None) -> Target:

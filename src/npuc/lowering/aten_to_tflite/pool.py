@@ -106,7 +106,8 @@ def max_window(b: TfliteBuilder, x: Value, rows: Window, columns: Window) -> Val
     """Largest of each window of [N, H, W, C], with the parameters of `x`."""
     if rows.dilation > 1 or columns.dilation > 1:
         return _dilated(b, _padded_lowest(b, x, rows, columns), rows, columns)
-    padding = "SAME" if rows.is_same and columns.is_same else "VALID"
+    pads = any((rows.before, rows.needed, columns.before, columns.needed))
+    padding = "SAME" if pads and rows.is_same and columns.is_same else "VALID"
     if padding == "VALID":
         x = _padded_lowest(b, x, rows, columns)
     return b.MAX_POOL_2D(  # type: ignore[no-any-return]
