@@ -30,8 +30,9 @@ class Tolerance:
 
 
 TO_16_BITS = Tolerance(2.0, 16.0, 32.0)
-#: an 8-bit result is taken from codes times 128; below one step of it, rounding differs by one
-TO_8_BITS = Tolerance(64.0, 64.0, 126.0, step=128.0)
+#: an 8-bit result is taken from codes times 128; below one step of it, rounding differs by one. Many
+#: values lie at the foot of a root: what its results have in common adds up in a layer behind it.
+TO_8_BITS = Tolerance(16.0, 16.0, 126.0, step=128.0)
 
 #: tables that may correct the first one
 CORRECTIONS = 4
