@@ -7,6 +7,8 @@ Cycles per element of a lone RESCALE are 1.0 / 0.53 (U55 / U85), of a TABLE behi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from npuc.dialects.tosa import Limits, OpBuilder
@@ -20,9 +22,16 @@ from npuc.passes.uses import count_uses
 TABLE_FUSES = ("AVG_POOL2D", "MAX_POOL2D", "CLAMP")
 ONE = (1 << 30, 30)
 
+Cheapen = Callable[[OpBuilder, Op, tuple[Value, ...]], Value]
+
 
 def cheapen_rescales(graph: Graph, limits: Limits) -> Graph:
     """A lone RESCALE -> a TABLE behind an operator without other readers, else a product with 1."""
+    return replace_rescales(graph, limits, as_product)
+
+
+def replace_rescales(graph: Graph, limits: Limits, cheapen: Cheapen) -> Graph:
+    """A lone RESCALE -> a TABLE where it fuses, else what `cheapen` makes of it."""
     uses = count_uses(graph)
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
@@ -31,7 +40,7 @@ def cheapen_rescales(graph: Graph, limits: Limits) -> Graph:
         try:
             if fuses_table(op, operands[0], uses[op.operands[0]]):
                 return (as_table(b, op, operands),)
-            return (as_product(b, op, operands),)
+            return (cheapen(b, op, operands),)
         except Unsupported:
             return None
 

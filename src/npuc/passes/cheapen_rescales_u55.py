@@ -10,16 +10,8 @@ import math
 import numpy as np
 
 from npuc.dialects.tosa import Limits, OpBuilder
-from npuc.errors import Unsupported
-from npuc.ir import DType, Graph, Op, Value, sweep
-from npuc.passes.cheapen_rescales import (
-    as_product,
-    as_table,
-    fuses_table,
-    is_candidate,
-    requantize,
-)
-from npuc.passes.uses import count_uses
+from npuc.ir import DType, Graph, Op, Value
+from npuc.passes.cheapen_rescales import as_product, replace_rescales, requantize
 
 #: positions from which on the weights, one per channel, pay
 POSITIONS = 64
@@ -27,21 +19,12 @@ POSITIONS = 64
 
 def cheapen_rescales_u55(graph: Graph, limits: Limits) -> Graph:
     """A lone RESCALE -> a TABLE where it fuses, else a depthwise convolution or product by 1."""
-    uses = count_uses(graph)
+    return replace_rescales(graph, limits, _cheapest)
 
-    def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
-        if not is_candidate(op):
-            return None
-        try:
-            if fuses_table(op, operands[0], uses[op.operands[0]]):
-                return (as_table(b, op, operands),)
-            if pays_depthwise(op):
-                return (as_depthwise(b, op, operands),)
-            return (as_product(b, op, operands),)
-        except Unsupported:
-            return None
 
-    return sweep(graph, rewrite, OpBuilder(limits))
+def _cheapest(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> Value:
+    replacement = as_depthwise if pays_depthwise(op) else as_product
+    return replacement(b, op, operands)
 
 
 def pays_depthwise(op: Op) -> bool:

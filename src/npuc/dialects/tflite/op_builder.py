@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from npuc.dialects.op_builder import DialectBuilder, add_operators
 from npuc.dialects.tflite.definition import DEFINITIONS
 from npuc.dialects.tflite.infer import InvalidOp, infer
 from npuc.dialects.tflite.limits import TfliteLimits
 from npuc.dialects.tflite.quantization import fixed_quant
-from npuc.ir import Builder, DType, Quant, TensorType, Value
+from npuc.ir import DType, Quant, TensorType, Value
 
 
-class TfliteOpBuilder(Builder):
+class TfliteOpBuilder(DialectBuilder):
     """`b.ADD(x, y, quant=q)` emits an operator and returns its result.
 
     Positional arguments are the operands, keywords attributes, or `dtype` and `quant` of the
     result. The result of an operator that keeps or fixes its parameters gets them without `quant`.
-    Raises Unsupported outside `limits`, InvalidOp where parameters break the operator's rule. Ops
-    that are copied (`emit`) are checked too where `check_copies` says so.
+    Raises Unsupported outside `limits`, InvalidOp where parameters break the operator's rule.
     """
 
-    def __init__(self, limits: TfliteLimits, check_copies: bool = False) -> None:
-        super().__init__(verify=self._check if check_copies else None)
-        self.limits = limits
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Any]: ...
-
-    def _check(
-        self, kind: str, operands: Sequence[Value], attrs: Mapping[str, Any],
-        results: Sequence[TensorType],
-    ) -> None:  # fmt: skip
-        if kind.startswith("tflite."):
-            self.limits.check(kind[7:], operands, attrs, results)
+    prefix = "tflite."
+    limits: TfliteLimits
 
     def tflite(
         self, name: str, *operands: Value, dtype: DType | None = None, quant: Quant | None = None,
@@ -56,28 +44,7 @@ class TfliteOpBuilder(Builder):
             quant = _implied(name, operands, types[0])
         if quant is not None:
             types = (types[0].with_(quant=quant), *types[1:])
-        if self.verify is None:
-            self._check("tflite." + name, operands, attrs, types)
-        results = self.emit("tflite." + name, operands, attrs, types)
-        return results[0] if len(results) == 1 else results
-
-    # -- constants --------------------------------------------------------------------------
-
-    def scalar(self, value: Any, dtype: DType, rank: int = 0, quant: Quant | None = None) -> Value:
-        """A constant with one element, of `rank` dimensions of size 1."""
-        return self.const(np.full((1,) * rank, value).astype(dtype.numpy), dtype, quant)
-
-    # -- data movement ----------------------------------------------------------------------
-
-    def transpose(self, x: Value, perms: Sequence[int]) -> Value:
-        """TRANSPOSE; of a constant at once, as a view."""
-        perms = tuple(int(p) for p in perms)
-        if perms == tuple(range(x.type.rank)):
-            return x
-        quant = x.type.quant.transposed(perms) if x.type.quant else None
-        if x.is_const:
-            return self.const(x.array.transpose(perms), x.type.dtype, quant)
-        return self.TRANSPOSE(x, perms=perms, quant=quant)  # type: ignore[no-any-return]
+        return self.checked(name, operands, attrs, types)
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """RESHAPE; of a constant at once. Keeps a per-tensor quantization."""
@@ -118,14 +85,4 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _operator(name: str) -> Callable[..., Any]:
-    def emit(self: TfliteOpBuilder, *operands: Any, **attrs: Any) -> Any:
-        return self.tflite(name, *operands, **attrs)
-
-    emit.__name__ = name
-    return emit
-
-
-# Methods of the class, not of one builder: a region's builder is a copy of its parent's.
-for _name in DEFINITIONS:
-    setattr(TfliteOpBuilder, _name, _operator(_name))
+add_operators(TfliteOpBuilder, "tflite", DEFINITIONS)
