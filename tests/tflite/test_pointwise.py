@@ -108,6 +108,15 @@ def test_quantized_division() -> None:
     check_tflite("aten.div.Tensor", args, torch.div, kwargs=kwargs, out_quant=quant_for(x / y))
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_division_by_a_wide_range(bits: int) -> None:
+    x = normal(6, 50, scale=2)
+    y = (np.exp(rng.uniform(-3, 1.5, (1, 50))) * rng.choice([-1, 1], (1, 50))).astype(np.float32)
+    args = (given(x, quant_for(x, bits)), given(y, quant_for(y, bits)))
+    check_tflite("aten.div.Tensor", args, torch.div, kwargs={"rounding_mode": None},
+                 out_quant=quant_for(x / y, bits), steps=1 if bits == 8 else 3)  # fmt: skip
+
+
 @pytest.mark.parametrize("op", ["eq", "ne", "lt", "le", "gt", "ge"])
 def test_comparisons(op: str) -> None:
     function = getattr(torch, op)
@@ -120,6 +129,15 @@ def test_comparisons(op: str) -> None:
     check_tflite(kind, (given(x, q), given(y, q)), function)
     q16 = quant_for(np.concatenate([x, y]), 16)
     check_tflite(kind, (given(x, q16), given(y, q16)), function)
+    small = (v * np.float32(0.01) for v in (x, y))  # below what LiteRT's kernels tell apart
+    x, y = small
+    q = quant_for(np.concatenate([x, y]))
+    check_tflite(kind, (given(x, q), given(y, q)), function)
+    q16 = quant_for(np.concatenate([x, y]), 16)
+    check_tflite(kind, (given(x, q16), given(y, q16)), function)
+    check_tflite(kind, (given(x, q), constant(np.float32(0.003))), function)
+    apart = np.where(np.abs(x - y) < 3 * q.s, x + np.float32(9 * q.s), x)
+    check_tflite(kind, (given(apart, quant_for(apart)), given(y, quant_for(y))), function)
     ints = rng.integers(0, 4, (3, 4))
     check_tflite(kind, (given(ints), given(ints[:1])), function)
     check_tflite(kind, (given(ints > 1), given(ints[:1] > 1)), function)
@@ -339,7 +357,8 @@ def test_functions_of_pairs() -> None:
         left = q.dequantize(q.quantize(left))
         want = function(torch.from_numpy(left), torch.from_numpy(y), **kwargs).numpy()
         args = (given(left, q), given(y, qy))
-        check_tflite(kind, args, function, kwargs=kwargs, out_quant=quant_for(want), steps=0)
+        # ties apart, exactly
+        check_tflite(kind, args, function, kwargs=kwargs, out_quant=quant_for(want), wrong=0.05)
     want = np.floor(x / 1.5)
     args = (given(x, qx), constant(np.float32(1.5)))
     kwargs = {"rounding_mode": "floor"}

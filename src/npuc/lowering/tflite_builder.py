@@ -134,7 +134,7 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
         self, x: Value, function: Function, out: TensorType, low: int | None = None
     ) -> Value:
         """`function` of 8-bit or 16-bit `x`, exactly: GATHER from a table of all codes from `low`
-        (default: the smallest) on.
+        (default: the smallest) on. On NPUs without tables within a step: a sum of ramps.
 
         TFLite has no table operator. CAST takes the codes as they are, ADD makes them indices.
         """
@@ -145,8 +145,18 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
         codes = np.arange(low, high + 1)
         real = (codes - quant.zp).astype(np.float32) * np.float32(quant.s)
         with np.errstate(all="ignore"):
-            entries = result.quantize(_finite(function(real.astype(np.float64)), result))
-        table = self.const(entries.astype(out.dtype.numpy), out.dtype, result)
+            values = _finite(function(real.astype(np.float64)), result)
+        if self.limits.ramps:
+            from npuc.lowering.aten_to_tflite.ramps import sum_of_ramps
+
+            self.require(x.type.dtype is out.dtype is DType.INT8, "a function of 16-bit values")
+            return sum_of_ramps(self, x, values, out)
+        entries = result.quantize(values)
+        return self.gather(x, self.const(entries.astype(out.dtype.numpy), out.dtype, result), low)
+
+    def gather(self, x: Value, table: Value, low: int | None = None) -> Value:
+        """The entries of a table for the codes of `x`, of which `low` has the first."""
+        low = x.type.dtype.range[0] if low is None else low
         index = self.CAST(x, dtype=DType.INT32)
         if low:
             index = self.ADD(index, self.scalar(-low, DType.INT32, x.type.rank))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from npuc.dialects.tflite.definition import DEFINITIONS, Definition
 from npuc.dialects.tflite.infer import InvalidOp
-from npuc.dialects.tflite.quantization import check_quantization
+from npuc.dialects.tflite.quantization import check_quantization, same_parameters
 from npuc.errors import Unsupported
-from npuc.ir import DType, TensorType, Value
+from npuc.ir import DType, Quant, TensorType, Value
 
 if TYPE_CHECKING:
     from npuc.dialects.tflite.op_builder import TfliteOpBuilder
@@ -26,7 +26,7 @@ class TfliteLimits:
     floats: whether operators on floats may stand in the file (DEQUANTIZE and QUANTIZE at its ends
     are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes groups.
     steps: whether STRIDED_SLICE takes steps. tables: whether CAST and GATHER from a table run where
-    the rest does. max_stride: of convolutions that run as one operation. int16: whether values may
+    the rest does. ramps: functions of 8 bits are sums of ramps, for there is no table at all. max_stride: of convolutions that run as one operation. int16: whether values may
     have 16 bits. depth_multiplier: whether a depthwise convolution takes several filters per channel.
     spreads: whether TILE, and operands that both broadcast, are taken. per_channel_linear: whether
     FULLY_CONNECTED takes a scale per output channel. has_control_flow: whether IF and WHILE are.
@@ -39,6 +39,7 @@ class TfliteLimits:
     grouped: bool = True
     steps: bool = True
     tables: bool = True
+    ramps: bool = False
     max_stride: int = 2**31
     int16: bool = True
     depth_multiplier: bool = True
@@ -133,10 +134,22 @@ def _size_reason(
     return None
 
 
+#: what LiteRT's quantized comparisons resolve, in real values
+SMALLEST_STEP = 1 / 256
 COMPARISONS = frozenset({"EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"})
 #: headroom of sums in bits: kernels abort where an operand's scale is this much coarser than the
 #: result's
 SUM_BITS = {DType.INT8: 19, DType.UINT8: 19, DType.INT16: 14}
+
+
+def _comparison_reason(quants: Sequence[Quant]) -> str | None:
+    """Why LiteRT, which compares in steps of 1/256, cannot tell apart what differs."""
+    low, high = min(q.s for q in quants), max(q.s for q in quants)
+    if high >= 1:
+        return f"operand scale {high:g}; comparisons take scales below 1"
+    same = all(same_parameters(q, quants[0]) for q in quants)
+    least = SMALLEST_STEP if same else 8 * SMALLEST_STEP
+    return f"operand scale {low:g}; comparisons are in steps of 1/256" if low < least else None
 
 
 def _scale_reason(
@@ -145,9 +158,8 @@ def _scale_reason(
     """Scales that LiteRT's kernels do not survive."""
     out = results[0].quant
     if name in COMPARISONS:
-        scales = [v.type.quant.s for v in operands if v.type.quant is not None]
-        wide = [s for s in scales if s >= 1]
-        return f"operand scale {wide[0]:g}; comparisons take scales below 1" if wide else None
+        quants = [v.type.quant for v in operands if v.type.quant is not None]
+        return _comparison_reason(quants) if quants else None
     if name not in ("ADD", "SUB") or out is None or results[0].dtype not in SUM_BITS:
         return None
     for v in operands:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from npuc.ir import DType, TensorType, Value
+from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tflite.operands import (
     aligned,
     binary,
@@ -19,6 +20,9 @@ from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder, largest_magnitude, real_values, symmetric
 
 Number = int | float
+
+#: error of a quotient, in its steps, that a single reciprocal may cause
+NEGLIGIBLE = 0.2
 
 
 @lowers("aten.add.Tensor", dialect="tflite")
@@ -107,7 +111,8 @@ def extreme(b: TfliteBuilder, name: str, x: Value, y: Value, out: TensorType) ->
 
 @lowers("aten.div.Tensor", dialect="tflite")
 def div(b: TfliteBuilder, x: Value, y: Value, *, rounding_mode: str | None = None) -> Value:
-    """div -> DIV, FLOOR_DIV; quantized: MUL by the reciprocal in 16 bits."""
+    """div -> DIV, FLOOR_DIV; quantized: MUL by the reciprocal in 16 bits, as two factors where the
+    divisor has a wide range."""
     out = b.out[0]
     if out.quant is not None:
         return _quantized_div(b, x, y) if rounding_mode is None else _of_pair(b, x, y)
@@ -134,20 +139,48 @@ def _floor_div(b: TfliteBuilder, x: Value, y: Value) -> Value:
 
 
 def _quantized_div(b: TfliteBuilder, x: Value, y: Value) -> Value:
-    """x / y: by a constant a MUL; else MUL of INT16 by a table of reciprocals."""
+    """x / y: by a constant a MUL; else MUL of INT16 by tables of reciprocals."""
     out = b.out[0]
     x, y = b.operand(x), b.operand(y)
     if y.is_const:
-        inverse = 1.0 / real_values(y)
-        b.require(np.all(np.isfinite(inverse)), "a division by zero")
-        if number(y) is not None and inverse.min() > 0 and x.type.dtype is out.dtype:
-            return scaled(b, b.match_rank(x, out.rank), float(inverse.min()), out)
-        return binary(b, "MUL", x, b.real_const(inverse, x.type.dtype), out)
-    inverse_type = reciprocal_type(y)
-    inverse_value = b.lookup(y, lambda real: 1.0 / real, inverse_type)
-    wide = wide_type(out)
-    product = b.MUL(*aligned(b, b.widened(x), inverse_value), quant=wide.quant)
+        return _divided_by_constant(b, x, y)
+    wide, result = b.widened(x), wide_type(out).quant
+    inverse = reciprocal_type(y)
+    assert wide.type.quant and y.type.quant and out.quant and inverse.quant
+    if inverse.quant.s * largest_magnitude(wide.type.quant) < NEGLIGIBLE * out.quant.s:
+        factor = b.lookup(y, lambda real: 1.0 / real, inverse)
+        return b.requantize(b.MUL(*aligned(b, wide, factor), quant=result), out)
+    mantissas, powers = reciprocals(y.type.dtype, y.type.quant.zp)
+    first = b.gather(y, b.const(mantissas, DType.INT16, symmetric(1.0)))
+    unit = Quant(2.0**-14 / y.type.quant.s, 0, None, *DType.INT16.range)
+    product = b.MUL(*aligned(b, wide, first), quant=wide.type.quant)
+    second = b.gather(y, b.const(powers, DType.INT16, unit))
+    return b.requantize(b.MUL(*aligned(b, product, second), quant=result), out)
+
+
+def _divided_by_constant(b: TfliteBuilder, x: Value, y: Value) -> Value:
+    out = b.out[0]
+    factors = 1.0 / real_values(y)
+    b.require(np.all(np.isfinite(factors)), "a division by zero")
+    if number(y) is not None and factors.min() > 0 and x.type.dtype is out.dtype:
+        return scaled(b, b.match_rank(x, out.rank), float(factors.min()), out)
+    if number(y) is not None:
+        return binary(b, "MUL", x, b.real_const(factors, x.type.dtype), out)
+    factor = b.real_const(factors, DType.INT16)
+    product = b.MUL(*aligned(b, b.widened(x), factor), quant=wide_type(out).quant)
     return b.requantize(product, out)
+
+
+@cache
+def reciprocals(dtype: DType, zero_point: int) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of m and p of all codes of a type, so that 1 / (code - zero point) = m * p: m in steps
+    of 1/32767 with a magnitude in 0.5..1, p a power of two in steps of 2**-14."""
+    low, high = dtype.range
+    steps = np.arange(low, high + 1) - zero_point
+    size = np.clip(np.abs(steps), 1, 2**15 - 1)
+    octave = np.floor(np.log2(size))
+    mantissas = np.rint(np.where(steps < 0, -32767, 32767) * 2.0**octave / size)
+    return mantissas.astype(np.int16), (2.0 ** (14 - octave)).astype(np.int16)
 
 
 def _of_pair(b: TfliteBuilder, x: Value, y: Value) -> Value:

@@ -11,7 +11,12 @@ from npuc.dialects.tflite import same_parameters
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tflite.operands import aligned, binary, converted, promoted
 from npuc.lowering.registry import lowers
-from npuc.lowering.tflite_builder import TfliteBuilder, real_values
+from npuc.lowering.tflite_builder import (
+    TfliteBuilder,
+    largest_magnitude,
+    real_values,
+    symmetric,
+)
 
 COMPARISONS = {
     "aten.eq.Tensor": "EQUAL", "aten.ne.Tensor": "NOT_EQUAL", "aten.lt.Tensor": "LESS",
@@ -44,25 +49,28 @@ NOWHERE = 2**20
 
 
 def _quantized(b: TfliteBuilder, name: str, x: Value, y: Value) -> Value:
-    """Of codes where that is exact: with a constant, and with equal parameters. LiteRT's kernels
-    take scales below 1."""
+    """Of codes: with a constant, with equal parameters, and else as INT16 with common parameters.
+    LiteRT's quantized kernels know no steps below 1/256 and no scales from 1 on."""
     if x.is_const and not y.is_const:
         name, x, y = SWAPPED[name], y, x
     x = b.operand(x)
     if y.is_const:
         return _with_codes(b, name, x, _thresholds(name, x, real_values(y)))
     y = b.operand(y)
-    if x.type.dtype is not y.type.dtype:
-        x, y = b.widened(x), b.widened(y)
     assert x.type.quant is not None and y.type.quant is not None
-    if max(x.type.quant.s, y.type.quant.s) < 1:
-        return b.tflite(name, *aligned(b, x, y))  # type: ignore[no-any-return]
-    b.require(
-        same_parameters(x.type.quant, y.type.quant),
-        f"a comparison of values with scales {x.type.quant.s:g} and {y.type.quant.s:g}",
-    )
-    x, y = (b.CAST(v, dtype=DType.INT32) for v in (x, y))
-    return b.tflite(name, *aligned(b, x, y))  # type: ignore[no-any-return]
+    if x.type.dtype is not y.type.dtype or not same_parameters(x.type.quant, y.type.quant):
+        largest = max(largest_magnitude(x.type.quant), largest_magnitude(y.type.quant))
+        x, y = (b.widened(v, symmetric(largest)) for v in (x, y))
+    return _of_codes(b, name, x, y)
+
+
+def _of_codes(b: TfliteBuilder, name: str, x: Value, y: Value) -> Value:
+    """A comparison of two values with the same parameters."""
+    operands = aligned(b, x, y)
+    result = b.out[0].with_(dtype=DType.BOOL, quant=None)
+    if b.limits.reason(name, operands, {}, [result]) is not None:
+        operands = aligned(b, *(b.CAST(v, dtype=DType.INT32) for v in (x, y)))
+    return b.tflite(name, *operands)  # type: ignore[no-any-return]
 
 
 def _thresholds(name: str, x: Value, real: np.ndarray) -> np.ndarray:
@@ -82,11 +90,9 @@ def _thresholds(name: str, x: Value, real: np.ndarray) -> np.ndarray:
 def _with_codes(b: TfliteBuilder, name: str, x: Value, codes: np.ndarray) -> Value:
     low, high = x.type.dtype.range
     quant = x.type.quant
-    assert quant is not None
-    if quant.s < 1 and codes.min() >= low and codes.max() <= high:
-        constant = b.const(codes.astype(x.type.dtype.numpy), x.type.dtype, quant)
-    else:
-        x, constant = b.CAST(x, dtype=DType.INT32), b.const(codes)
+    if codes.min() >= low and codes.max() <= high:
+        return _of_codes(b, name, x, b.const(codes.astype(x.type.dtype.numpy), x.type.dtype, quant))
+    x, constant = b.CAST(x, dtype=DType.INT32), b.const(codes)
     return b.tflite(name, *aligned(b, x, constant))  # type: ignore[no-any-return]
 
 
@@ -119,10 +125,9 @@ def truth(b: TfliteBuilder, x: Value) -> Value:
     if x.type.dtype is DType.BOOL:
         return x
     if x.type.quant is not None:
-        zero = b.real_const(np.zeros((1,) * x.type.rank), x.type.dtype, x.type.quant)
-    else:
-        zero = b.scalar(0, x.type.dtype, x.type.rank)
-    return b.NOT_EQUAL(x, zero)  # type: ignore[no-any-return]
+        zero = np.zeros((1,) * x.type.rank)
+        return _with_codes(b, "NOT_EQUAL", x, _thresholds("NOT_EQUAL", x, zero))
+    return b.NOT_EQUAL(x, b.scalar(0, x.type.dtype, x.type.rank))  # type: ignore[no-any-return]
 
 
 @lowers("aten.bitwise_xor.Tensor", dialect="tflite")

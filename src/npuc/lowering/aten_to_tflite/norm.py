@@ -24,6 +24,8 @@ UNIT = symmetric(1.0)
 LOOSE, LOOSE_SQUARE = symmetric(1.1), symmetric(1.21)
 #: 1 / sqrt(v) of the smallest variance v that is told from zero
 LARGEST_ROOT = 32.0
+#: largest normalized value, where the result's range tells no less
+LARGEST = 64.0
 #: part of a variance that is left away
 NEGLIGIBLE = 2e-4
 
@@ -142,11 +144,16 @@ def _quantized(
         variance = b.ADD(variance, offset, quant=square)
     inverse = _inverse_root(b, variance)
     count = prod(x.type.ints[a] for a in axes)
-    y = b.MUL(row, inverse, quant=symmetric(min(np.sqrt(count), 16.0)))
     result = wide_type(out).quant
+    largest = np.asarray(largest_magnitude(out.quant))  # of the products with the weight
+    if bias is not None:
+        largest = largest + np.abs(real_values(bias))
+    scales = np.abs(real_values(weight)) if weight is not None else np.ones(1)
+    reach = float((largest / np.maximum(scales, 1e-6)).max())
+    y = b.MUL(row, inverse, quant=symmetric(min(np.sqrt(count), reach, LARGEST)))
     if weight is not None:
         factor = b.real_const(b.match_rank(weight, rank).array, DType.INT16)
-        y = b.MUL(y, factor, quant=result)
+        y = b.MUL(y, factor, quant=result if bias is None else symmetric(float(largest.max())))
     if bias is not None:
         y = b.ADD(y, b.real_const(b.match_rank(bias, rank).array, DType.INT16), quant=result)
     return b.requantize(y, out)
