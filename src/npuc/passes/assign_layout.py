@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuc.dialects.tosa import Limits, OpBuilder
+from npuc.dialects.tosa.infer import contents
 from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, Quant, Shape, Value
 from npuc.passes.layout.behaviour import (
@@ -17,6 +18,7 @@ from npuc.passes.layout.behaviour import (
     data_operands,
     free_behaviour,
     is_view,
+    reads_sizes,
     renumber,
     renumber_shape,
 )
@@ -103,12 +105,22 @@ class _Rebuild:
         """Emit one op of the graph."""
         if is_view(op):
             return
-        if op not in self.chosen:
+        if reads_sizes(op):
+            self._dim(op)
+        elif op not in self.chosen:
             self._fixed(op)
         elif op.kind in RESHAPES:
             self._reshape(op, self.chosen[op])
         else:
             self._free(op, self.chosen[op])
+
+    def _dim(self, op: Op) -> None:
+        """A size of a tensor, in the order in which it was written."""
+        view, (result,) = self.views[op.operands[0]], op.results
+        new, have = next(iter(self.versions[view.root].values()))
+        attrs = {"axis": have.index(view.axes[op.attrs["axis"]])}
+        (dim,) = self.builder.emit(op.kind, [new], attrs, [result.type], loc=op.loc)
+        self.store(result, dim, self.views[result].axes)
 
     def _fixed(self, op: Op) -> None:
         operands = [self.as_in_graph(v) for v in op.operands]
@@ -133,8 +145,7 @@ class _Rebuild:
             if k < tensors:
                 operands.append(self.transposed(value, choice.perm))
             elif k in free.shapes:
-                entries = renumber_shape(value.array.tolist(), choice.perm)
-                operands.append(self.builder.shape(entries))
+                operands.append(self.builder.shape(renumber_shape(contents(value), choice.perm)))
             else:
                 operands.append(self.as_in_graph(value))
         for blocks in self.channels.get(op, ()):
@@ -189,16 +200,13 @@ class _Rebuild:
             return emit_steps(self.builder, x, perm)
 
     def _move_ones(self, x: Value, have: Arrangement, axes: Arrangement, shape: Shape) -> Value:
-        """`x` with its axes of size 1 elsewhere: a RESHAPE; with symbolic sizes a TRANSPOSE."""
-        if not x.type.is_static:
-            return self.builder.transpose(x, permutation(have, axes))
-        ints = [int(d) for d in shape]  # type: ignore[arg-type]
+        """`x` with its axes of size 1 elsewhere: a RESHAPE."""
         if not x.type.quant or x.type.quant.axis is None:
-            return self.builder.reshape(x, ints)
+            return self.builder.reshape(x, shape)
         quant = x.type.quant
         axis = axes.index(have[quant.axis or 0])
         return self.builder.const(
-            x.array.reshape(ints), x.type.dtype,
+            x.array.reshape(shape), x.type.dtype,
             Quant(quant.scale, quant.zero_point, axis, quant.qmin, quant.qmax),
         )  # fmt: skip
 

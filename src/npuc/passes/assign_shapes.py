@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuc.dialects.tosa import Limits, OpBuilder
+from npuc.dialects.tosa.infer import contents
 from npuc.ir import Graph, Op, TensorType, Value
 from npuc.passes.layout.behaviour import Free, data_operands, free_behaviour
 from npuc.passes.layout.build_problem import captured_values
@@ -189,7 +190,7 @@ class _Rebuild:
             if k < tensors:
                 found.append(self.read(value, in_frame(value.type.shape, frame)))
             elif k in free.shapes:
-                entries, rank = value.array.tolist(), op.operands[0].type.rank
+                entries, rank = contents(value), op.operands[0].type.rank
                 moved = renumber_entries(entries, rank, frame, NEUTRAL[op.name, k])
                 found.append(self.builder.shape(moved))
             else:

@@ -17,7 +17,7 @@ def cancel_reshapes(graph: Graph, limits: Limits) -> Graph:
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         for old, new in zip(op.operands, operands, strict=True):
             readers[new] = uses[old]
-        if op.kind not in RESHAPES or not op.results[0].type.is_static:
+        if op.kind not in RESHAPES:
             return None
         x, shape = operands[0], op.results[0].type.ints
         chain, source = unary_chain(x, lambda v: readers.get(v, 1))

@@ -50,6 +50,6 @@ def moves_nothing(x: Value, perms: tuple[int, ...]) -> bool:
 
 def move_axes(b: OpBuilder, x: Value, perms: tuple[int, ...]) -> Value:
     """TRANSPOSE, as a RESHAPE where that is the same."""
-    if moves_nothing(x, perms) and x.type.is_static:
+    if moves_nothing(x, perms):
         return b.reshape(x, [x.type.ints[p] for p in perms])
     return b.transpose(x, perms)

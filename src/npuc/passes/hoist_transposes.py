@@ -9,7 +9,8 @@ from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, Value, sweep
 from npuc.passes.assign_layout import assign_layout
-from npuc.passes.layout.build_problem import captured_values
+from npuc.passes.layout.behaviour import reads_sizes
+from npuc.passes.layout.build_problem import captured_values, count_bytes
 
 Perm = tuple[int, ...]
 
@@ -31,9 +32,9 @@ def hoist_transposes(graph: Graph, limits: Limits) -> Graph:
     return hoisted if _bytes_moved(hoisted) < _bytes_moved(graph) else graph
 
 
-def _bytes_moved(graph: Graph) -> int:
+def _bytes_moved(graph: Graph) -> float:
     moves = [op for op in graph.walk() if op.kind == "tosa.TRANSPOSE"]
-    return sum(op.result.type.nbytes for op in moves if op.result.type.is_static)
+    return sum(count_bytes(op.result.type) for op in moves)
 
 
 def _hoist(graph: Graph, limits: Limits) -> Graph:
@@ -85,7 +86,7 @@ def _first(perms: Sequence[Perm | None]) -> Perm | None:
 
 def _reads(region: Graph, index: int) -> Perm | None:
     """The permutation of the TRANSPOSEs that alone read an input."""
-    readers = region.readers().get(region.inputs[index], ())
+    readers = [r for r in region.readers().get(region.inputs[index], ()) if not reads_sizes(r)]
     found = {op.attrs["perms"] if op.kind == "tosa.TRANSPOSE" else None for op in readers}
     return found.pop() if len(found) == 1 else None
 

@@ -45,13 +45,11 @@ def is_rename(op: Op) -> bool:
     """Whether `op` moves axes of size 1 only: a RESHAPE, or a TRANSPOSE that is one."""
     if op.kind not in ("tosa.RESHAPE", "tosa.TRANSPOSE"):
         return False
-    before, after = op.operands[0].type, op.results[0].type
-    if not (before.is_static and after.is_static):
-        return False
+    before, after = op.operands[0].type.shape, op.results[0].type.shape
     if op.kind == "tosa.TRANSPOSE":
-        moved = [p for p in op.attrs["perms"] if before.shape[p] != 1]
+        moved = [p for p in op.attrs["perms"] if before[p] != 1]
         return moved == sorted(moved)
-    return [d for d in before.shape if d != 1] == [d for d in after.shape if d != 1]
+    return [d for d in before if d != 1] == [d for d in after if d != 1]
 
 
 def replay(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npuc.ir import Op, Shape, Value
+from npuc.ir import Dim, Op, Shape, SymbolicShape, Value
 from npuc.passes.layout import tflite_operators
 from npuc.passes.layout.free import Free
 
@@ -65,7 +65,8 @@ Group = tuple[tuple[int, ...], tuple[int, ...]]
 def free_behaviour(op: Op) -> Free | None:
     """The behaviour of an operator that runs in any layout; None for the others.
 
-    Operands whose rank is not the operator's leave no way to renumber, shapes must be constants.
+    Operands whose rank is not the operator's leave no way to renumber. Of shapes it has to be known
+    how they are computed.
     """
     dialect = op.kind.partition(".")[0]
     free = ANY_LAYOUT.get(dialect, {}).get(op.name)
@@ -74,7 +75,7 @@ def free_behaviour(op: Op) -> Free | None:
     rank = op.operands[0].type.rank
     if any(v.type.rank != rank for v in data_operands(op, free)):
         return None
-    if not all(op.operands[i].is_const for i in free.shapes):
+    if any(op.operands[i].op is None for i in free.shapes):
         return None
     return free if rank > 1 else None
 
@@ -107,10 +108,10 @@ def renumber(op: Op, free: Free, perm: Sequence[int]) -> Mapping[str, Any]:
     return {**op.attrs, **changed} if changed else op.attrs
 
 
-def renumber_shape(entries: Sequence[int], perm: Sequence[int]) -> tuple[int, ...]:
+def renumber_shape(entries: Sequence[Dim], perm: Sequence[int]) -> tuple[Dim, ...]:
     """A shape operand with one or two (before, after) entries per axis, permuted."""
     each = len(entries) // max(len(perm), 1)
-    return tuple(int(entries[p * each + k]) for p in perm for k in range(each))
+    return tuple(entries[p * each + k] for p in perm for k in range(each))
 
 
 def hard_axes(shape: Shape) -> tuple[int, ...]:
@@ -121,26 +122,40 @@ def hard_axes(shape: Shape) -> tuple[int, ...]:
 def reshape_groups(before: Shape, after: Shape) -> list[Group] | None:
     """The blocks of axes that a RESHAPE merges and splits, axes of size 1 left out.
 
-    [N, C, H, W] -> [N, C, H*W] gives (0)->(0), (1)->(1), (2, 3)->(2). None where a dimension is
-    symbolic.
+    [N, C, H, W] -> [N, C, H*W] gives (0)->(0), (1)->(1), (2, 3)->(2). None where the bounds of
+    symbolic sizes do not tell which axes make a block.
     """
-    if not all(isinstance(d, int) for d in (*before, *after)):
+    try:
+        return _groups(before, after)
+    except SymbolicShape:
         return None
+
+
+def _groups(before: Shape, after: Shape) -> list[Group] | None:
     groups: list[Group] = []
-    ins, outs = list(hard_axes(before)), list(hard_axes(after))
+    ins, outs = hard_axes(before), hard_axes(after)
     i = j = 0
     while i < len(ins):
         first_in, first_out = i, j
-        size_in = size_out = 1
+        size_in: Dim = 1
+        size_out: Dim = 1
         while size_in != size_out or i == first_in:
-            if size_in <= size_out:
-                size_in *= before[ins[i]]  # type: ignore[operator]
+            read = size_in <= size_out
+            if (i == len(ins)) if read else (j == len(outs)):
+                return None  # the same number of elements, but not the same expression
+            if read:
+                size_in *= before[ins[i]]
                 i += 1
             else:
-                size_out *= after[outs[j]]  # type: ignore[operator]
+                size_out *= after[outs[j]]
                 j += 1
-        groups.append((tuple(ins[first_in:i]), tuple(outs[first_out:j])))
-    return groups
+        groups.append((ins[first_in:i], outs[first_out:j]))
+    return groups if j == len(outs) else None
+
+
+def reads_sizes(op: Op) -> bool:
+    """Whether the op reads the sizes of a tensor only: the order of its axes is nothing to it."""
+    return op.kind == "tosa.DIM"
 
 
 def is_view(op: Op) -> bool:
@@ -149,7 +164,5 @@ def is_view(op: Op) -> bool:
         return True
     if op.kind not in RESHAPES:
         return False
-    before, after = op.operands[0].type, op.results[0].type
-    if not (before.is_static and after.is_static):
-        return False
-    return [d for d in before.shape if d != 1] == [d for d in after.shape if d != 1]
+    before, after = op.operands[0].type.shape, op.results[0].type.shape
+    return [d for d in before if d != 1] == [d for d in after if d != 1]

@@ -17,6 +17,7 @@ from npuc.passes.layout.behaviour import (
     hard_axes,
     is_view,
     keeps_last_axis,
+    reads_sizes,
     renumber,
 )
 from npuc.passes.layout.channel_order import Absorber, sorted_groups
@@ -47,7 +48,7 @@ def build_problem(
     problem = Problem()
     _add_tensors(problem, graph, views, limits)
     for op in graph.ops:
-        if is_view(op):
+        if is_view(op) or reads_sizes(op):
             continue
         free, groups = free_behaviour(op), views.groups.get(op)
         if free is None and groups is None:
@@ -77,7 +78,7 @@ def _add_tensors(problem: Problem, graph: Graph, views: Views, limits: Limits) -
         key = (value.type.dtype, len(hard))
         if key not in refused:
             refused[key] = _refuses(limits, value, len(hard))
-        cost = int(_bytes(value.type) * (PER_BYTE if value in ends else INSIDE))
+        cost = int(count_bytes(value.type) * (PER_BYTE if value in ends else INSIDE))
         cost = REFUSED if refused[key] else cost
         problem.tensors[value] = Tensor(cost, None, views[value].order)
 
@@ -131,7 +132,7 @@ def _can_move(root: Value, written: Order, wanted: Order, limits: Limits) -> boo
     return True
 
 
-def _bytes(type: TensorType) -> float:
+def count_bytes(type: TensorType) -> float:
     """Bytes of a tensor; a symbolic dimension counts as its smallest size."""
     size = 1
     for d in type.shape:
@@ -200,7 +201,7 @@ def _sequences(problem: Problem, graph: Graph, views: Views) -> dict[Sequence_, 
     """What the fixed readers and writers ask for, by bytes; natural orders of RESHAPEs last."""
     found: Counter[Sequence_] = Counter()
     for op in graph.ops:
-        fixed = not is_view(op) and free_behaviour(op) is None
+        fixed = not is_view(op) and not reads_sizes(op) and free_behaviour(op) is None
         if fixed and op.kind != "const":
             weight = 0 if op in views.groups else PER_BYTE
             for value in (*op.operands, *op.results):
@@ -215,7 +216,7 @@ def _count(found: Counter[Sequence_], value: Value, views: Views, weight: int) -
         return
     names = views.names.of(views[value].names)
     sequence = tuple([(n, a is not None) for n, a in zip(names, views[value].axes, strict=True)])
-    found[sequence] += int(_bytes(value.type)) * weight
+    found[sequence] += int(count_bytes(value.type)) * weight
 
 
 def _moves(
@@ -225,18 +226,24 @@ def _moves(
     free = free_behaviour(op)
     if free is None:
         return [_reshape_move(op, views, o, side, absorber) for o in orders for side in (0, 1)]
-    names, hard = op_axes(op, free, views)
-    found = [_free_move(op, free, views, sort_axes(names, hard, o), hard, limits) for o in orders]
+    found = [_free_move(op, free, views, _sorted(op, free, views, o), limits) for o in orders]
     return [move for move in found for _ in (0, 1)]
 
 
+def _sorted(op: Op, free: Free, views: Views, order: AxisOrder) -> tuple[int, ...] | None:
+    """The axes of an op in an order, where this keeps the last one that has to stay the last."""
+    names, hard = op_axes(op, free, views)
+    last = len(names) - 1
+    if not keeps_last_axis(op) or last not in hard:
+        return sort_axes(names, hard, order)
+    front = sort_axes(names[:last], hard[:-1], order)
+    return None if front is None else (*front, last)
+
+
 def _free_move(
-    op: Op, free: Free, views: Views, perm: tuple[int, ...] | None, hard: list[int], limits: Limits
+    op: Op, free: Free, views: Views, perm: tuple[int, ...] | None, limits: Limits
 ) -> Choice | None:
     if perm is None:
-        return None
-    last = len(perm) - 1
-    if keeps_last_axis(op) and last in hard and perm[-1] != last:
         return None
     if free.axis and limits.chip is not None and not _accepted(op, free, perm, limits):
         return None

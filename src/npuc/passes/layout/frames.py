@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from npuc.ir import Graph, Op, Shape, Value
+from npuc.ir import Dim, Graph, Op, Shape, Value
 from npuc.passes.layout.behaviour import Free, data_operands, free_behaviour, keeps_last_axis
 
 Frame = tuple[int, ...]
@@ -88,10 +88,8 @@ def frames(op: Op, free: Free, patterns: Sequence[Pattern]) -> list[Frame | None
 
 
 def renumber_entries(
-    entries: Sequence[int], rank: int, frame: Frame, neutral: int
-) -> tuple[int, ...]:
+    entries: Sequence[Dim], rank: int, frame: Frame, neutral: int
+) -> tuple[Dim, ...]:
     """A shape operand with one or two entries per axis of `rank`; `neutral` for new axes."""
     each = len(entries) // rank
-    return tuple(
-        neutral if p == NEW else int(entries[p * each + k]) for p in frame for k in range(each)
-    )
+    return tuple(neutral if p == NEW else entries[p * each + k] for p in frame for k in range(each))

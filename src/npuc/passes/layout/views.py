@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from npuc.ir import Graph, Op, Value
+from npuc.ir import Graph, Op, Shape, Value
 from npuc.passes.layout.axis_names import AxisNames
 from npuc.passes.layout.behaviour import (
     RESHAPES,
@@ -175,7 +175,7 @@ def _name_blocks(views: Views) -> None:
 
     Without it each head split of a transformer would bring names of its own.
     """
-    parts: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    parts: dict[tuple[int, Shape], list[int]] = {}
     for op, groups in views.groups.items():
         x, y = op.operands[0], op.results[0]
         for ins, outs in groups:
@@ -183,7 +183,7 @@ def _name_blocks(views: Views) -> None:
             if len(ins) == len(outs) or min(len(ins), len(outs)) != 1:
                 continue
             axis = ins[0] if len(ins) == 1 else outs[0]
-            sizes = tuple(int(tensor.type.shape[i]) for i in split)  # type: ignore[arg-type]
+            sizes = tuple([tensor.type.shape[i] for i in split])
             names = [views[tensor].names[i] for i in split]
             key = (views.names.find(views[whole].names[axis]), sizes)
             for a, b in zip(parts.setdefault(key, names), names, strict=True):
