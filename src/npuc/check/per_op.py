@@ -75,6 +75,8 @@ class CheckingInterpreter(torch.fx.Interpreter):
         self.path = path
         self.found: list[OpCheck] = []
         self.unobserved = 0
+        #: PyTorch's results of ops that the compiled graph holds in several forms
+        self.results: dict[torch.fx.Node, torch.Tensor] = {}
         #: branches and numbers of iterations, in order
         self.taken: list[tuple[str, int]] = []
 
@@ -89,7 +91,29 @@ class CheckingInterpreter(torch.fx.Interpreter):
         if n.op != "call_function" or not isinstance(result, torch.Tensor):
             return result
         if _is_qdq(n):
-            return result
+            return self._one_form(n, name, result)
+        if any(_is_qdq(user) and self._differs(n, user) for user in n.users):
+            self.results[n] = result
+        return self._compared(n, name, result)
+
+    def _one_form(self, n: torch.fx.Node, name: str, result: torch.Tensor) -> torch.Tensor:
+        """A quantize or dequantize. Of an op in several forms, say in 8 and in 16 bits, each is
+        compared with PyTorch's result and goes on to those who read it."""
+        source = n.args[0]
+        if source in self.results:
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            return n.target(self.results[source], *args[1:], **kwargs)  # type: ignore[operator,index]
+        coded = source.args[0] if isinstance(source, torch.fx.Node) and source.args else None
+        known = coded in self.results and name in self.observed
+        return self._compared(n, name, result) if known else result
+
+    def _differs(self, n: torch.fx.Node, quantize: torch.fx.Node) -> bool:
+        """Whether what is quantized here is another value than the one that stands for `n`."""
+        mine, theirs = (self.observed.get(self.path + x.name) for x in (n, quantize))
+        return mine is not None and (theirs is None or mine.type != theirs.type)
+
+    def _compared(self, n: torch.fx.Node, name: str, result: torch.Tensor) -> torch.Tensor:
+        """The value of the compiled graph after a comparison; PyTorch's where it has none."""
         if name not in self.observed or not self.observed[name].fits(result.shape):
             self.unobserved += 1
             return result

@@ -32,9 +32,8 @@ class Versions:
 
     def versions(self, value: Value) -> list[Value]:
         """The forms built so far, the one that stands for the value first."""
-        found = [self.carrier[value]] if value in self.carrier else []
-        found += self.coded.get(value, {}).values()
-        return found + ([self.plain[value]] if value in self.plain else [])
+        found = [known[value] for known in (self.carrier, self.plain) if value in known]
+        return found + list(self.coded.get(value, {}).values())
 
     def real(self, value: Value) -> Value:
         """The new value with the old one's own type; carried ones are dequantized."""

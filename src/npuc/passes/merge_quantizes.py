@@ -21,7 +21,7 @@ ANY_RESULT = frozenset(
 
 def merge_quantizes(graph: Graph, limits: TfliteLimits) -> Graph:
     """QUANTIZE(QUANTIZE(x)) -> one or none; QUANTIZE(CONV_2D(x)) -> CONV_2D(x) with its parameters;
-    ADD(QUANTIZE(x), y) -> ADD(x, y). Never where a QUANTIZE clips."""
+    ADD(QUANTIZE(x), y) -> ADD(x, y). Never where a QUANTIZE clips, or rounds what is read finer."""
     uses = count_uses(graph)
     readers: dict[Value, int] = {}
 
@@ -51,15 +51,23 @@ def _sources(op: Op, operands: tuple[Value, ...], limits: TfliteLimits) -> tuple
 
 
 def _before(value: Value, reader: Op) -> Value:
-    """The operand of a QUANTIZE that changes neither the element type nor clips."""
+    """The operand of a QUANTIZE that changes neither the element type nor clips; in front of
+    another QUANTIZE one that rounds no coarser than that does."""
     op = value.op
     if op is None or op.kind != "tflite.QUANTIZE":
         return value
     source = op.operands[0]
     if reader.name == "QUANTIZE":
-        return source if holds(value.type, source.type) and _has(source, reader) else value
+        free = not _rounds(source.type, value.type, reader.results[0].type)
+        return source if free and holds(value.type, source.type) and _has(source, reader) else value
     same = source.type.dtype is value.type.dtype
     return source if same and holds(value.type, source.type) else value
+
+
+def _rounds(source: TensorType, between: TensorType, result: TensorType) -> bool:
+    """Whether `between` has steps larger than those on both sides of it: 16 bits, 8, and 16."""
+    steps = [type.quant.s for type in (source, between, result) if type.quant is not None]
+    return len(steps) == 3 and steps[1] > max(steps[0], steps[2])
 
 
 def _has(source: Value, reader: Op) -> bool:
