@@ -187,7 +187,7 @@ def partitioner_of(spec: ArmCompileSpec | NeutronCompileSpec) -> Any:
     """The partitioner of a compile spec."""
     from npuc.executorch import neutron, partitioner
 
-    kinds = (
+    kinds: tuple[Any, ...] = (
         partitioner.TOSAPartitioner,
         partitioner.EthosUPartitioner,
         partitioner.VgfPartitioner,

@@ -109,7 +109,8 @@ def neutron_target(name: str, options: Mapping[str, Any] | None = None) -> Targe
     chip = CHIPS[name.removeprefix(PREFIX)]
     on_cpu = bool(options) and Options.of(options or {}, name).cpu_operators
     limits = TfliteLimits(
-        name, floats=on_cpu, int4=False, grouped=False, steps=on_cpu, tables=on_cpu, int16=on_cpu,
+        name, floats=on_cpu, int4=False, grouped=False, steps=on_cpu, tables=on_cpu,
+        ramps=not on_cpu, int16=on_cpu,
         depth_multiplier=False, spreads=False, per_channel_linear=False,
         chip=fusing_policy if on_cpu else policy_of(chip),
     )  # fmt: skip

@@ -24,12 +24,14 @@ class TfliteLimits:
     """Limits of a target that takes TFLite files.
 
     floats: whether operators on floats may stand in the file (DEQUANTIZE and QUANTIZE at its ends
-    are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes groups.
-    steps: whether STRIDED_SLICE takes steps. tables: whether CAST and GATHER from a table run where
-    the rest does. ramps: functions of 8 bits are sums of ramps, for there is no table at all. max_stride: of convolutions that run as one operation. int16: whether values may
-    have 16 bits. depth_multiplier: whether a depthwise convolution takes several filters per channel.
-    spreads: whether TILE, and operands that both broadcast, are taken. per_channel_linear: whether
-    FULLY_CONNECTED takes a scale per output channel. has_control_flow: whether IF and WHILE are.
+    are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes
+    groups. steps: whether STRIDED_SLICE takes steps. tables: whether CAST and GATHER from a table
+    run where the rest does. ramps: whether functions of 8 bits are sums of ramps, where nothing
+    looks up a table. max_stride: of convolutions that run as one operation. int16: whether values
+    may have 16 bits. depth_multiplier: whether a depthwise convolution takes several filters per
+    channel. spreads: whether TILE, and operands that both broadcast, are taken.
+    per_channel_linear: whether FULLY_CONNECTED takes a scale per output channel. has_control_flow:
+    whether IF and WHILE are.
     `chip` returns why the chip refuses an op that LiteRT has.
     """
 

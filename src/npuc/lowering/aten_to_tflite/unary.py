@@ -116,6 +116,8 @@ def _by_operator(
     INT16 other ones. None where a table is better."""
     out = b.out[0]
     assert out.quant is not None
+    if b.limits.ramps and not b.takes(name, out.dtype):
+        return None
     same = x.type.dtype is out.dtype and _has(name, out.dtype)
     fixed = fixed_quant(name, out.dtype)
     if fixed is None and same and _interpolation_error(x, function, out) <= GOOD_16:
@@ -160,6 +162,8 @@ def _product(b: TfliteBuilder, x: Value, function: Function) -> Value | None:
         from npuc.lowering.aten_to_tflite.operands import binary
 
         return binary(b, "MUL", x, x, out)
+    if b.limits.ramps and kind != "aten.silu":
+        return None
     if kind == "aten.sqrt" and not b.limits.tables and x.type.dtype is DType.INT8:
         wide = b.widened(x)
         root = b.RSQRT(wide, quant=symmetric(1 / np.sqrt(_smallest(wide))))
@@ -168,6 +172,8 @@ def _product(b: TfliteBuilder, x: Value, function: Function) -> Value | None:
         return None
     if x.type.dtype is out.dtype is DType.INT8 and _gate_error(x, function, out) <= GATE_ERROR:
         return b.MUL(x, b.LOGISTIC(x), quant=out.quant)  # type: ignore[no-any-return]
+    if b.limits.ramps:
+        return None
     wide = b.widened(x)
     product = b.MUL(wide, b.LOGISTIC(wide), quant=wide_type(out).quant)
     return b.requantize(product, out)
