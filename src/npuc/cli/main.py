@@ -18,7 +18,7 @@ MODEL_HELP = "MODEL is file.py:function, package.module:function or a .pt2 file.
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="npuc")
 def cli() -> None:
-    """Compile PyTorch models for NPUs: TOSA, VGF (Vulkan ML) and Arm Ethos-U."""
+    """Compile PyTorch models for NPUs: TOSA, VGF, Arm Ethos-U, TFLite and NXP Neutron."""
 
 
 def model_options(command: Any) -> Any:
