@@ -109,7 +109,7 @@ def explain_command(
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
 def inspect_command(path: str, as_json: bool) -> None:
-    """Show what is in a .tosa, .vgf, Ethos-U .npz or .bin file."""
+    """Show what is in a file that npuc writes: .tosa, .vgf, .tflite, .pte, .bin, .npz, .neutron."""
     from npuc.report.inspect_file import inspect_file
     from npuc.report.terminal import show_tree
 
