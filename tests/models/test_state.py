@@ -15,6 +15,9 @@ from npuc.compilation import Compilation
 
 torch.set_num_threads(1)
 
+#: ranges leave room for samples to come, which costs the few and small ones of this file 2 to 4 dB
+INT8_DB = 27
+
 Write = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
 
 
@@ -163,8 +166,8 @@ def test_float(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_int8(name: str) -> None:
     c = compiled(name, "tosa-1.0+int", quantization="int8")
-    compare(c, name, 30, "evaluator")
-    compare(c, name, 30, "reference-model")
+    compare(c, name, INT8_DB, "evaluator")
+    compare(c, name, INT8_DB, "reference-model")
     for output, place in c.io.state:
         assert c.io.outputs[output].type == c.io.inputs[place].type, "no requantize between runs"
 
@@ -174,12 +177,12 @@ def test_int8(name: str) -> None:
 def test_ethos_u(name: str, target: str) -> None:
     c = compiled(name, target, quantization="int8")
     assert c.artifact
-    compare(c, name, 30, "evaluator")
+    compare(c, name, INT8_DB, "evaluator")
 
 
 def test_state_in_channels_last() -> None:
     c = compiled("images", "tosa-1.0+int", quantization="int8", io_layout="channels_last")
-    compare(c, "images", 30, "reference-model")
+    compare(c, "images", INT8_DB, "reference-model")
     assert c.initial_state[0].shape == (1, 5, 6, 2)
 
 
@@ -213,7 +216,7 @@ def test_calibration_runs_through_the_states() -> None:
     """What a cache holds after some steps decides its range, not its initial zeros alone."""
     model, steps = make("index_copy")
     model.cache.zero_()
-    loud = [(x * s, p) for s, (x, p) in zip((1, 1, 1, 1, 1, 9), steps, strict=True)]
+    loud = [(x * s, p) for s, (x, p) in zip((1, 1, 1, 9, 9, 9), steps, strict=True)]
     c = npuc.compile(
         model, loud[0], target="tosa-1.0+int", quantization="int8", calibration=loud, progress=False
     )
