@@ -11,6 +11,8 @@ from torch.fx import GraphModule, Node
 from npuc.errors import Reason, Unsupported
 from npuc.executorch.edge_program import ORIGIN, Constants, Part, part_of
 from npuc.executorch.lower_delegate import Delegate, boundary_reasons, lower_delegate
+from npuc.executorch.open_sizes import open_sizes
+from npuc.frontend.name_sizes import takes_open_sizes
 
 if TYPE_CHECKING:
     from npuc.targets.target import Target
@@ -26,6 +28,7 @@ class DryRun:
         self.place = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.by_name = {node.name: node for node in gm.graph.nodes}
         self.known: dict[frozenset[Node], tuple[dict[Node, Reason], Delegate | None]] = {}
+        self.open = {} if takes_open_sizes(target.limits) else open_sizes(gm, target.name)
 
     def refused(self, nodes: Iterable[Node]) -> dict[Node, Reason]:
         """The nodes that do not lower when all of `nodes` are one delegate, with the reason.
@@ -46,7 +49,8 @@ class DryRun:
         return self.known[nodes]
 
     def _run(self, nodes: set[Node]) -> tuple[dict[Node, Reason], Delegate | None]:
-        found: dict[Node, Reason] = {}
+        found = {node: self.open[node] for node in nodes if node in self.open}
+        nodes = nodes - set(found)
         while nodes:
             part = self._part(nodes)
             refused = self._not_tensors(part, nodes)

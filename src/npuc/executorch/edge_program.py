@@ -12,6 +12,7 @@ from torch.fx import GraphModule, Node
 
 from npuc.errors import BadInput
 from npuc.frontend.functional_copy import FunctionalCopy
+from npuc.frontend.name_sizes import symbols_of
 from npuc.frontend.program import Input, Output, Program
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def part_of(
         module, name, [Input(n.name) for n in inputs],
         [Output(n.name, place) for place, n in enumerate(outputs)],
         pytree.tree_structure((leaves, {})), pytree.tree_structure(list(range(len(outputs)))), None,
+        symbols=symbols_of(module, {}),
     )  # fmt: skip
     return Part(program, inputs, outputs)
 

@@ -126,6 +126,11 @@ def _finite(bound: Any) -> int | None:
     return int(bound)
 
 
+def takes_open_sizes(limits: Any) -> bool:
+    """Whether a target computes with sizes known only at run time: TOSA 1.1's shape extension."""
+    return "EXT-SHAPE" in getattr(limits, "extensions", ())
+
+
 def refuse_open_sizes(graph: Graph, target: str) -> None:
     """Raise Unsupported, naming inputs, axes and symbols, unless all inputs have fixed sizes."""
     reasons = []

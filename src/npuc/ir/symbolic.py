@@ -212,6 +212,11 @@ def size_of(number: Any) -> Dim:
     return number if isinstance(number, SymDim) else int(number)
 
 
+def size_of_atom(atom: Atom) -> Dim:
+    """The size that an atom is alone."""
+    return _of({(atom,): 1})
+
+
 def largest(size: Dim) -> int:
     """The upper bound of a size; SymbolicShape where it has none."""
     if isinstance(size, int):

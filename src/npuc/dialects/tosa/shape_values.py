@@ -13,7 +13,7 @@ import numpy as np
 
 from npuc.ir import Dim, DType, SymDim, Value
 from npuc.ir.size_terms import Atom, Quotient, Symbol, terms_of
-from npuc.ir.symbolic import open_size
+from npuc.ir.symbolic import open_size, size_of_atom
 
 if TYPE_CHECKING:
     from npuc.dialects.tosa.op_builder import OpBuilder
@@ -65,6 +65,9 @@ def _product(b: OpBuilder, factor: int, monomial: tuple[Atom, ...]) -> Value:
 def _atom(b: OpBuilder, atom: Atom) -> Value:
     if isinstance(atom, Symbol):
         return _symbol(b, atom)
+    direct = _read(b, size_of_atom(atom))
+    if direct is not None:
+        return direct
     if isinstance(atom, Quotient):
         return b.DIV_FLOOR_SHAPE(size_value(b, atom.numerator), size_value(b, atom.divisor))  # type: ignore[no-any-return]
     return b.MAX_SHAPE(size_value(b, atom.a), size_value(b, atom.b))  # type: ignore[no-any-return]

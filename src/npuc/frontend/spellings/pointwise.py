@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -278,7 +279,8 @@ def clamp_tensor(c: Speller, x: Value, low: Value | None, high: Value | None) ->
 
 def _bounded(c: Speller, kind: str, x: Value, bound: Value) -> Value:
     dtype = c.out[0].dtype
-    shape = np.broadcast_shapes(x.type.ints, bound.type.ints)
+    sizes = zip_longest(x.type.shape[::-1], bound.type.shape[::-1], fillvalue=1)
+    shape = tuple([m if n == 1 else n for n, m in sizes])[::-1]
     return c.make(kind, c.out[0].with_(shape=shape), c.to(x, dtype), c.to(bound, dtype))
 
 

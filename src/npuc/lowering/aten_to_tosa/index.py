@@ -9,12 +9,15 @@ from functools import partial
 import numpy as np
 
 from npuc.ir import DType, Value
+from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.carry import carried, carry, matched, settle
 from npuc.lowering.aten_to_tosa.joint_index import joint_index
+from npuc.lowering.aten_to_tosa.pool import is_static
 from npuc.lowering.aten_to_tosa.rows import (
     Rows,
     affine,
     checked,
+    element_index,
     gathered_rows,
     non_negative,
     one_hot_rows,
@@ -108,9 +111,14 @@ def gather(rows: Rows, b: TosaBuilder, x: Value, dim: int, index: Value) -> Valu
         values = carried(b, lambda v: b.reshape(v, (before, size, after)), x)
         return _result(b, rows(b, values, flat))
     # element (k, c) of a batch stands at k * after + c
+    values = carried(b, lambda v: b.reshape(v, (before, size * after, 1)), x)
+    if not is_static((count, after)):
+        strides = [math.prod(limits[d + 1 :]) for d in range(len(limits))]
+        places = element_index(b, index, dim, strides, range(dim + 1, len(limits)))
+        flat = reshaped_index(b, places, (before, count * after), largest(size * after))
+        return _result(b, rows(b, values, flat))
     flat = reshaped_index(b, index, (before, count * after), size)
     column = np.tile(np.arange(after), count).reshape(1, -1)
-    values = carried(b, lambda v: b.reshape(v, (before, size * after, 1)), x)
     return _result(b, rows(b, values, affine(b, flat, after, column)))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from npuc.dialects.tosa.infer import broadcast
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.rows import affine, non_negative, reshaped_index
 from npuc.lowering.aten_to_tosa.shape import transposed
@@ -67,15 +68,16 @@ def joint_index(b: TosaBuilder, x: Value, indices: Sequence[Value | None]) -> Jo
     together = dims[-1] - dims[0] + 1 == len(dims)
     front = [d for d in others if d < dims[0]] if together else []
     back = [d for d in others if d not in front]
-    picked = np.broadcast_shapes(*[v.type.ints for _, v in places])
-    index = _joined(b, [(v, shape[d]) for d, v in places], len(picked))
+    rank = max(v.type.rank for _, v in places)
+    picked = broadcast([(1,) * (rank - v.type.rank) + v.type.shape for _, v in places])
+    index = _joined(b, [(v, shape[d]) for d, v in places], rank)
     rows = math.prod(shape[d] for d in dims)
     return JointIndex(
         order=(*front, *dims, *back),
         head=tuple(shape[d] for d in front),
         rows=rows,
         tail=tuple(shape[d] for d in back),
-        picked=tuple(picked),
+        picked=picked,  # type: ignore[arg-type]
         index=reshaped_index(b, index, (1, math.prod(picked)), rows),
     )
 

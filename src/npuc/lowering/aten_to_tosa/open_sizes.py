@@ -13,6 +13,7 @@ import numpy as np
 from npuc.ir import DType, SymDim, Value
 from npuc.ir.size_terms import Symbol, terms_of
 from npuc.ir.symbolic import largest, smallest
+from npuc.lowering.aten_to_tosa.carry import carried
 from npuc.lowering.tosa_builder import TosaBuilder
 
 #: FP32 counts exactly up to this
@@ -89,4 +90,5 @@ def positions(b: TosaBuilder, count: int, dtype: DType) -> Value:
         isinstance(count, int) or most <= LONGEST,
         f"a count up to {most}; constants have up to {LONGEST} elements",
     )
-    return b.slice(b.const(np.arange(most).astype(dtype.numpy), dtype), (0,), (count,))
+    longest = b.const(np.arange(most).astype(dtype.numpy), dtype)
+    return carried(b, lambda v: b.slice(v, (0,), (count,)), longest, by="SLICE", bound=most)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.carry import carried
+from npuc.lowering.aten_to_tosa.open_sizes import positions, size_tensor
 from npuc.lowering.tosa_builder import TosaBuilder
 
 #: rows(b, values [N, K, C], indices INT32 [N, W] in 0..K-1) -> [N, W, C] of the values' type
@@ -179,6 +180,28 @@ def affine(b: TosaBuilder, index: Value, factor: int, offset: np.ndarray | int =
     if offset.ndim == 0:
         offset = offset.reshape((1,) * index.type.rank)
     return b.ADD(index, b.const(offset, index.type.dtype))  # type: ignore[no-any-return]
+
+
+def element_index(
+    b: TosaBuilder, index: Value, dim: int, strides: Sequence[int], axes: Sequence[int]
+) -> Value:
+    """Where the elements (.., index[i, j, ..], ..) lie: the index times the stride of `dim`, plus
+    the position along each of `axes` times its stride. Sizes and strides may be symbolic."""
+    total = _scaled(b, index, strides[dim])
+    for axis in axes:
+        places = b.reshape(
+            positions(b, index.type.ints[axis], index.type.dtype),
+            [n if d == axis else 1 for d, n in enumerate(index.type.ints)],
+        )
+        total = b.ADD(total, _scaled(b, places, strides[axis]))
+    return total
+
+
+def _scaled(b: TosaBuilder, index: Value, factor: int) -> Value:
+    if isinstance(factor, int):
+        return affine(b, index, factor)
+    by = size_tensor(b, factor, index.type.dtype, index.type.rank)
+    return b.MUL(index, by, b.scalar(0, DType.INT8, 1))  # type: ignore[no-any-return]
 
 
 def checked(b: TosaBuilder, index: np.ndarray, size: int) -> np.ndarray:

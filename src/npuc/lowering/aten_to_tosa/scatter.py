@@ -9,10 +9,18 @@ from functools import partial
 import numpy as np
 
 from npuc.ir import DType, Value
+from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.carry import carried, matched, settle
 from npuc.lowering.aten_to_tosa.index import NO_GATHER
 from npuc.lowering.aten_to_tosa.joint_index import joint_index
-from npuc.lowering.aten_to_tosa.rows import affine, reshaped_index, spread_index
+from npuc.lowering.aten_to_tosa.pool import is_static
+from npuc.lowering.aten_to_tosa.rows import (
+    affine,
+    checked,
+    element_index,
+    reshaped_index,
+    spread_index,
+)
 from npuc.lowering.aten_to_tosa.slice import placed
 from npuc.lowering.aten_to_tosa.take import MAX_PIECES, cut, join, needs, split, take, tiled
 from npuc.lowering.aten_to_tosa.write_rows import (
@@ -122,9 +130,7 @@ def _for_all(b: TosaBuilder, index: Value, rows: Value) -> Value:
 
 def _last_of_each(index: np.ndarray, size: int, b: TosaBuilder) -> tuple[np.ndarray, np.ndarray]:
     """The positions written, ascending, and for each the last entry of the index that names it."""
-    lo, hi = (int(index.min()), int(index.max())) if index.size else (0, 0)
-    b.require(-size <= lo and hi < size, f"index {lo}..{hi} is outside 0..{size - 1}")
-    index = np.where(index < 0, index + size, index)
+    index = checked(b, index, size)
     places, first_from_end = np.unique(index[::-1], return_index=True)
     return places, index.size - 1 - first_from_end
 
@@ -194,16 +200,26 @@ def _elements(
     shape, picks = x.type.ints, index.type.ints
     if x.type.rank == 0:
         return settle(b, _alike(b, src), b.out[0])
-    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
-    offset = np.zeros(picks, np.int64)
-    for d, n in enumerate(picks):
-        if d != dim:
-            offset += (np.arange(n) * strides[d]).reshape((-1,) + (1,) * (len(picks) - 1 - d))
     count = math.prod(picks)
-    flat = reshaped_index(b, index, (1, count), shape[dim])
-    flat = affine(b, flat, strides[dim], offset.reshape(1, -1).astype(np.int32))
+    flat = _flat_places(b, index, dim, shape)
     window = carried(b, lambda v: b.slice(v, [0] * len(picks), picks), _alike(b, src))
     column = carried(b, lambda v: b.reshape(v, (1, count, 1)), window)
     rows = carried(b, lambda v: b.reshape(v, (1, v.type.size, 1)), _alike(b, x))
     y = _written(write, b, rows, flat, column, accumulate)
     return settle(b, carried(b, lambda v: b.reshape(v, shape), y), b.out[0])
+
+
+def _flat_places(b: TosaBuilder, index: Value, dim: int, shape: Sequence[int]) -> Value:
+    """Where the elements (.., index[i, j, ..], ..) of a tensor of `shape` lie in memory: [1, W]."""
+    picks = index.type.ints
+    count = math.prod(picks)
+    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    others = [d for d in range(len(picks)) if d != dim]
+    if not is_static(picks, strides):
+        places = element_index(b, index, dim, strides, others)
+        return reshaped_index(b, places, (1, count), largest(math.prod(shape)))
+    offset = np.zeros(picks, np.int64)
+    for d in others:
+        offset += (np.arange(picks[d]) * strides[d]).reshape((-1,) + (1,) * (len(picks) - 1 - d))
+    flat = reshaped_index(b, index, (1, count), shape[dim])
+    return affine(b, flat, strides[dim], offset.reshape(1, -1).astype(np.int32))

@@ -8,6 +8,7 @@ import numpy as np
 
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.carry import carried, convert
+from npuc.lowering.aten_to_tosa.open_sizes import positions, size_tensor
 from npuc.lowering.aten_to_tosa.rows import one_hot
 from npuc.lowering.tosa_builder import TosaBuilder
 
@@ -112,11 +113,21 @@ def apart_from_repeats(b: TosaBuilder, index: Value, size: int) -> Value:
     dtype = DType.INT32 if "PRO-INT" in b.limits.profiles else DType.FP32
     row = convert(b, index, dtype)
     same = b.EQUAL(b.reshape(row, (1, width, 1)), b.reshape(row, (1, 1, width)))
-    later = b.const(np.triu(np.ones((1, width, width), bool), 1))
+    later = _behind(b, width, dtype)
     repeated = b.REDUCE_ANY(b.LOGICAL_AND(same, later), axis=2)
-    spare = b.const((size + np.arange(width)).astype(dtype.numpy).reshape(1, width), dtype)
+    places = b.reshape(positions(b, width, dtype), (1, width))
+    spare = b.ADD(places, size_tensor(b, size, dtype, 2))
     picked = b.SELECT(b.reshape(repeated, (1, width)), spare, row)
     return convert(b, picked, index.type.dtype)
+
+
+def _behind(b: TosaBuilder, width: int, dtype: DType) -> Value:
+    """BOOL [1, W, W]: whether the second entry stands behind the first."""
+    if isinstance(width, int):
+        return b.const(np.triu(np.ones((1, width, width), bool), 1))
+    places = positions(b, width, dtype)
+    rows, columns = b.reshape(places, (1, width, 1)), b.reshape(places, (1, 1, width))
+    return b.GREATER(columns, rows)  # type: ignore[no-any-return]
 
 
 def _equal(b: TosaBuilder, indices: Value, size: int) -> Value:
