@@ -168,9 +168,8 @@ class _Job:
         return graph
 
     def _quantize(self, quantization: Any, calibration: Any, progress: bool | None) -> None:
-        from npuc.frontend.canonicalize import spelled_kinds
         from npuc.frontend.capture import capture
-        from npuc.lowering.registry import known_kinds
+        from npuc.lowering.registry import quantized_kinds
         from npuc.quantizer import Recipe, quantize
 
         recipe = quantization
@@ -183,7 +182,7 @@ class _Job:
                 stacklevel=4,
             )
             calibration = [self.example_inputs]
-        known = spelled_kinds(known_kinds(self.target.dialect))
+        known = quantized_kinds(self.target.dialect, self.target.families)
         with self.stage("quantize"):
             converted = quantize(
                 self.program, self.example_inputs, recipe, calibration, progress,

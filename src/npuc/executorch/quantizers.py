@@ -197,10 +197,10 @@ class TOSAQuantizer(Quantizer):  # type: ignore[misc]
         return bool(self._target().limits.has_int16)
 
     def _is_known(self) -> Callable[[str], bool]:
-        from npuc.frontend.canonicalize import spelled_kinds
-        from npuc.lowering.registry import known_kinds
+        from npuc.lowering.registry import quantized_kinds
 
-        return spelled_kinds(known_kinds(self._target().dialect)).__contains__
+        target = self._target()
+        return quantized_kinds(target.dialect, target.families).__contains__
 
     def _is_qat(self) -> bool:
         configs = [self.global_config, self.io_config, *(c for _, c in self._rules)]

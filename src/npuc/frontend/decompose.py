@@ -18,7 +18,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from npuc.errors import Unsupported
-from npuc.frontend import expand_attention, expand_recurrent, expand_small
+from npuc.frontend import expand_attention, expand_recurrent, expand_small, expand_steps
 from npuc.frontend.functionalize import make_functional
 from npuc.frontend.guards import no_guesses
 from npuc.frontend.placed import placed
@@ -34,6 +34,7 @@ FORMULAS: dict[str, Formula] = {
     **expand_attention.FORMULAS,
     **expand_recurrent.FORMULAS,
     **expand_small.FORMULAS,
+    **expand_steps.FORMULAS,
 }
 
 # Ops that only hand their operand on; the traces of PyTorch's decompositions contain them.

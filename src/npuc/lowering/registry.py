@@ -14,6 +14,8 @@ Rule = Callable[..., Any]
 
 #: dialect -> (kind, family or "") -> rule
 _RULES: dict[str, dict[tuple[str, str], Rule]] = {}
+#: dialect -> family -> kinds that are quantized as what the front end expands them to
+_EXPANDED: dict[str, dict[str, frozenset[str]]] = {}
 #: kind -> rule of the user's own
 _CUSTOM: dict[str, Rule] = {}
 
@@ -30,6 +32,13 @@ def lowers(*kinds: str, target: str = "", dialect: str = "tosa") -> Callable[[Ru
         return rule
 
     return register
+
+
+def expands(*kinds: str, target: str, dialect: str) -> None:
+    """Say that the models of a family of targets are quantized with op kinds expanded, as exporters
+    spell them, where the front end has an expansion: their rules would need wider values."""
+    families = _EXPANDED.setdefault(dialect, {})
+    families[target] = families.get(target, frozenset()) | frozenset(kinds)
 
 
 @cache
@@ -67,6 +76,14 @@ def known_kinds(dialect: str = "tosa") -> frozenset[str]:
     """Kinds that some rule lowers."""
     custom = _CUSTOM if dialect == "tosa" else {}
     return frozenset(kind for kind, _ in rules(dialect)) | frozenset(custom)
+
+
+def quantized_kinds(dialect: str, families: Sequence[str]) -> frozenset[str]:
+    """Kinds as exporters spell them that are quantized as a whole for these families."""
+    from npuc.frontend.canonicalize import spelled_kinds
+
+    known = spelled_kinds(known_kinds(dialect))
+    return known.difference(*(_EXPANDED.get(dialect, {}).get(f, ()) for f in families))
 
 
 def call_rule(

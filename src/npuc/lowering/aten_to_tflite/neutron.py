@@ -14,11 +14,19 @@ from npuc.lowering.aten_to_tflite.emit_convolution import pad_spatial
 from npuc.lowering.aten_to_tflite.move import broadcast_to
 from npuc.lowering.aten_to_tflite.pool import Window
 from npuc.lowering.aten_to_tflite.weights import read_weights
-from npuc.lowering.registry import lowers
+from npuc.lowering.registry import expands, lowers
 from npuc.lowering.tflite_builder import TfliteBuilder
 
 #: bytes of a constant matrix of means above which it is not worth it
 MAX_MATRIX = 2**20
+
+# their common forms compute in 16 bits
+expands(
+    "aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm", "aten.group_norm",
+    "aten.native_group_norm", "aten.instance_norm", "aten.div.Tensor", "aten.log_softmax.int",
+    "aten._log_softmax", "aten.var", "aten.var.dim", "aten.var.correction", "aten.std",
+    "aten.std.dim", "aten.std.correction", target="neutron", dialect="tflite",
+)  # fmt: skip
 
 
 @lowers("aten.matmul", target="neutron", dialect="tflite")
