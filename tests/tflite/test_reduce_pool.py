@@ -67,6 +67,19 @@ def test_avg_pool(pool: Any, include: bool, divisor: int | None) -> None:
                      steps=1 if width == 8 else 4)  # fmt: skip
 
 
+def test_means_of_small_images_are_not_biased() -> None:
+    """MEAN of 9 elements would be a step too high in one of six results."""
+    x = rng.uniform(0, 4, (1, 200, 3, 3)).astype(np.float32)
+    q = Quant(0.0171, -128)
+    want = q.dequantize(q.quantize(x)).mean((2, 3))
+    args = (given(x, q), (2, 3), False)
+    graph = check_tflite("aten.mean.dim", args, torch.mean, out_quant=quant_for(want), wrong=0.01)
+    assert names(graph)[:2] == ["TRANSPOSE", "DEPTHWISE_CONV_2D"]
+    pool = ((3, 3), (3, 3), (0, 0), False, True, None)
+    check_tflite("aten.avg_pool2d", (given(x, q), *pool), F.avg_pool2d, out_quant=quant_for(want),
+                 wrong=0.01)  # fmt: skip
+
+
 def test_pools_of_three_dims() -> None:
     x = normal(1, 2, 6, 7, 8)
     args = ((2, 3, 3), (2, 2, 1), (1, 1, 1), (1, 1, 1), False)

@@ -7,13 +7,10 @@ from math import prod
 
 import numpy as np
 
-from npuc.dialects.tflite import same_parameters
-from npuc.ir import DType, Quant, Value
+from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tflite import linear, pool
-from npuc.lowering.aten_to_tflite.emit_convolution import pad_spatial
 from npuc.lowering.aten_to_tflite.move import broadcast_to
 from npuc.lowering.aten_to_tflite.pool import Window
-from npuc.lowering.aten_to_tflite.weights import read_weights
 from npuc.lowering.registry import expands, lowers
 from npuc.lowering.tflite_builder import TfliteBuilder
 
@@ -48,44 +45,13 @@ def avg_pool2d(
     padding: Sequence[int], ceil_mode: bool, count_include_pad: bool,
     divisor_override: int | None,
 ) -> Value:  # fmt: skip
-    """avg_pool2d -> AVERAGE_POOL_2D, MEAN of the whole; with other parameters or divisors a
-    DEPTHWISE_CONV_2D; with divisors that differ a product with the matrix of means."""
-    out, quant = b.out[0], x.type.quant
+    """avg_pool2d -> its common form; with divisors that differ a product with the matrix of means."""
     rows, columns = pool.windows(b, x, kernel, stride, padding)
-    divisors = _divisors(rows, columns, count_include_pad, divisor_override)
-    whole = rows.is_whole and columns.is_whole and divisor_override is None
-    if quant is None or whole or x.type.dtype is not DType.INT8:
-        return pool.avg_pool2d(
-            b, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
-        )
-    if divisors.min() < divisors.max():
+    divisors = pool.window_divisors(rows, columns, count_include_pad, divisor_override)
+    if x.type.dtype is DType.INT8 and divisors.min() < divisors.max():
         return _by_matrix(b, x, rows, columns, divisors)
-    y = pad_spatial(b, b.nhwc(x), [(w.before, w.needed) for w in (rows, columns)])
-    area = rows.kernel * columns.kernel
-    if same_parameters(quant, out.quant) and divisors.flat[0] == area:
-        y = b.AVERAGE_POOL_2D(y, kernel=tuple(kernel), stride=tuple(stride))
-    else:
-        y = _by_weights(b, y, rows, columns, 1 / divisors.flat[0])
-    return b.nchw(y)
-
-
-def _divisors(rows: Window, columns: Window, include_pad: bool, override: int | None) -> np.ndarray:
-    """What the sum of each window is divided by."""
-    if override is not None:
-        return np.full((rows.out, columns.out), override)
-    return np.outer(rows.counts(include_pad), columns.counts(include_pad))
-
-
-def _by_weights(b: TfliteBuilder, x: Value, rows: Window, columns: Window, weight: float) -> Value:
-    """Each window's sum times `weight`."""
-    channels = x.type.ints[3]
-    shape = (channels, 1, rows.kernel, columns.kernel)
-    codes = np.full(shape, 127, np.int8)
-    constant = b.const(codes, DType.INT8, Quant(weight / 127, 0, None, -128, 127))
-    weights = read_weights(b, x, constant, None)
-    filter = b.transpose(weights.filter, (1, 2, 3, 0))
-    return b.DEPTHWISE_CONV_2D(  # type: ignore[no-any-return]
-        x, filter, weights.bias, stride=(rows.stride, columns.stride), quant=b.out[0].quant
+    return pool.avg_pool2d(
+        b, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
 
 

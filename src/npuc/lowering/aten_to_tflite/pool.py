@@ -12,9 +12,13 @@ from npuc.dialects.tflite import same_padding, same_parameters
 from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tflite.emit_convolution import pad_spatial, strided
 from npuc.lowering.aten_to_tflite.emit_linear import emit_linear
+from npuc.lowering.aten_to_tflite.weights import read_weights
 from npuc.lowering.registry import lowers
 from npuc.lowering.rule_builder import NCHW, NHWC
 from npuc.lowering.tflite_builder import TfliteBuilder
+
+#: elements from which on MEAN errs upwards in less than one of 30 results
+MANY = 32
 
 
 @dataclass(frozen=True)
@@ -144,17 +148,16 @@ def avg_pool2d(
     padding: Sequence[int], ceil_mode: bool, count_include_pad: bool,
     divisor_override: int | None,
 ) -> Value:  # fmt: skip
-    """avg_pool2d -> AVERAGE_POOL_2D; where it divides by other counts, corrected by a MUL."""
+    """avg_pool2d -> AVERAGE_POOL_2D, with parameters of its own MEAN or DEPTHWISE_CONV_2D; where it
+    divides by other counts, corrected by a MUL."""
     rows, columns = windows(b, x, kernel, stride, padding)
-    y = b.nhwc(x)
-    if y.type.quant is not None and not _keeps_parameters(b, y):
-        if (
-            rows.is_whole
-            and columns.is_whole
-            and divisor_override is None
-            and y.type.dtype is b.out[0].dtype
-        ):
-            return b.nchw(b.MEAN(y, axes=(1, 2), keep_dims=True, quant=b.out[0].quant))
+    y, quant = b.nhwc(x), b.out[0].quant
+    if quant is not None and x.type.dtype is b.out[0].dtype is DType.INT8:
+        divisors = window_divisors(rows, columns, count_include_pad, divisor_override)
+        plain = same_parameters(x.type.quant, quant) and divisors.flat[0] == prod(kernel)
+        if divisors.min() == divisors.max() and not plain:
+            return b.nchw(own_mean(b, y, rows, columns, float(divisors.flat[0]), quant))
+    if quant is not None and not _keeps_parameters(b, y):
         y = b.widened(y)  # a finer result needs the fractions
     y = mean_window(b, y, rows, columns, count_include_pad, divisor_override)
     return b.as_result(b.nchw(y))
@@ -162,6 +165,37 @@ def avg_pool2d(
 
 def _keeps_parameters(b: TfliteBuilder, x: Value) -> bool:
     return x.type.dtype is b.out[0].dtype and same_parameters(x.type.quant, b.out[0].quant)
+
+
+def window_divisors(
+    rows: Window, columns: Window, include_pad: bool, override: int | None
+) -> np.ndarray:
+    """What the sum of each window is divided by."""
+    if override is not None:
+        return np.full((rows.out, columns.out), override)
+    return np.outer(rows.counts(include_pad), columns.counts(include_pad))
+
+
+def own_mean(
+    b: TfliteBuilder, x: Value, rows: Window, columns: Window, divisor: float, quant: Quant
+) -> Value:
+    """Sums over windows of INT8 [N, H, W, C] by one divisor, with parameters `quant`.
+
+    MEAN rounds twice: its sum times a factor to an integer, and that by a power of two about as
+    large as the window. Of a small one many results are a step too high, so a DEPTHWISE_CONV_2D,
+    whose constant weights make its sums long, takes its place.
+    """
+    area = rows.kernel * columns.kernel
+    if rows.is_whole and columns.is_whole and divisor == area >= MANY:
+        return b.MEAN(x, axes=(1, 2), keep_dims=True, quant=quant)  # type: ignore[no-any-return]
+    x = pad_spatial(b, x, [(w.before, w.needed) for w in (rows, columns)])
+    codes = np.full((x.type.ints[3], 1, rows.kernel, columns.kernel), 127, np.int8)
+    constant = b.const(codes, DType.INT8, Quant(1 / divisor / 127, 0, None, -128, 127))
+    weights = read_weights(b, x, constant, None)
+    return b.DEPTHWISE_CONV_2D(  # type: ignore[no-any-return]
+        x, b.transpose(weights.filter, (1, 2, 3, 0)), weights.bias,
+        stride=(rows.stride, columns.stride), quant=quant,
+    )  # fmt: skip
 
 
 @lowers("aten.avg_pool3d", dialect="tflite")
@@ -246,8 +280,6 @@ def means(size: int, out: int) -> np.ndarray:
 
 def by_matrix(b: TfliteBuilder, x: Value, matrix: np.ndarray, quant: Quant | None = None) -> Value:
     """x @ matrix.T along the last axis, as FULLY_CONNECTED; each row of the matrix has its scale."""
-    from npuc.lowering.aten_to_tflite.weights import read_weights
-
     if x.type.quant is None:
         weight = b.const(matrix.astype(np.float32))
     else:

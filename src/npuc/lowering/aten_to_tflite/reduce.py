@@ -11,13 +11,20 @@ from npuc.dialects.tflite import same_parameters
 from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tflite.compare import truth
 from npuc.lowering.aten_to_tflite.operands import wide_type
+from npuc.lowering.aten_to_tflite.pool import Window, by_matrix, own_mean
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder, largest_magnitude, symmetric
 
 
 @lowers("aten.mean.dim", dialect="tflite")
 def mean(b: TfliteBuilder, x: Value, dim: Sequence[int], keepdim: bool) -> Value:
-    """mean -> MEAN."""
+    """mean -> MEAN; of a small image with parameters of its own a DEPTHWISE_CONV_2D."""
+    out = b.out[0]
+    image = x.type.rank == 4 and {d % 4 for d in dim} == {2, 3}
+    if image and out.quant is not None and x.type.dtype is out.dtype is DType.INT8:
+        rows, columns = (Window(n, n, 1, 0, 0, 1) for n in x.type.ints[2:])
+        y = own_mean(b, b.nhwc(x), rows, columns, prod(x.type.ints[2:]), out.quant)
+        return b.reshape(b.nchw(y), out.ints)
     return _own(b, "MEAN", x, dim)
 
 
@@ -157,8 +164,6 @@ def cumsum(b: TfliteBuilder, x: Value, dim: int) -> Value:
         if not x.type.dtype.is_float and x.type.dtype is not DType.INT32:
             x = b.CAST(x, dtype=DType.INT32)
         return b.CUMSUM(x, axis=dim)  # type: ignore[no-any-return]
-    from npuc.lowering.aten_to_tflite.pool import by_matrix
-
     x, rank = b.operand(x), x.type.rank
     order = [*(i for i in range(rank) if i != dim), dim]
     triangle = np.tril(np.ones((x.type.ints[dim],) * 2))
