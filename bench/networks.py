@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import nn
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))
 
+import varied  # noqa: E402
 from signals import generator, image, samples, settle  # noqa: E402
 
 NAMES = [
@@ -21,6 +23,8 @@ NAMES = [
     "vit_blocks", "text_transformer", "nss", "voice_activity", "pitch",
 ]  # fmt: skip
 DEPTHS = (4, 16, 64, 256)
+#: samples that accuracy is measured on: how many, and a seed that no calibration has
+UNSEEN = (8, 501)
 
 
 class DepthwiseBlock(nn.Module):
@@ -47,8 +51,9 @@ class DepthwiseNet(nn.Module):
         return torch.softmax(self.fc(self.blocks(self.stem(x)).mean((2, 3))), -1)
 
 
-def get(name: str) -> tuple[nn.Module, tuple[Any, ...], Callable[[], list[tuple[Any, ...]]]]:
-    """(model, example inputs, calibration function) of an example or `dwnet_<blocks>`."""
+def get(name: str) -> tuple[nn.Module, tuple[Any, ...], Callable[..., list[tuple[Any, ...]]]]:
+    """(model, example inputs, calibration function) of an example, a network of `varied.py` or
+    `dwnet_<blocks>`. The calibration function takes the number of samples and their seed."""
     if name.startswith("dwnet_"):
         blocks = int(name.removeprefix("dwnet_"))
 
@@ -57,7 +62,25 @@ def get(name: str) -> tuple[nn.Module, tuple[Any, ...], Callable[[], list[tuple[
 
         torch.manual_seed(1234)
         model = settle(DepthwiseNet(blocks), inputs)
-        return model, inputs(generator(1236)), lambda: samples(inputs, 4)
+        return model, inputs(generator(1236)), lambda n=4, seed=77: samples(inputs, n, seed)
+    if name in varied.NETWORKS:
+        model, draw = varied.make(name)
+        return model, draw(generator(1236)), lambda n=8, seed=77: samples(draw, n, seed)
     module = importlib.import_module(name)
     model, example = module.model()
     return model, example, module.calibration
+
+
+def sqnr(
+    model: nn.Module, other: Callable[..., Any], samples: Sequence[tuple[Any, ...]]
+) -> list[float]:
+    """Signal to noise in dB of each float output of `other` against `model`, over all samples."""
+    with torch.no_grad():
+        want, got = ([pytree.tree_leaves(f(*x)) for x in samples] for f in (model, other))
+    found = []
+    for w, g in zip(zip(*want), zip(*got), strict=True):
+        if w[0].is_floating_point():
+            signal, noise = torch.stack(w).double(), (torch.stack(w) - torch.stack(g)).double()
+            power = noise.pow(2).sum().clamp(min=1e-30)
+            found.append(float(10 * torch.log10(signal.pow(2).sum() / power)))
+    return found

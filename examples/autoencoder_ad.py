@@ -29,5 +29,5 @@ def model():
     return settle(Autoencoder(), inputs), inputs(generator(1236))
 
 
-def calibration():
-    return samples(inputs)
+def calibration(n=16, seed=77):
+    return samples(inputs, n, seed)

@@ -36,5 +36,5 @@ def model():
     return settle(MobileNetV1(), inputs), inputs(generator(1236))
 
 
-def calibration():
-    return samples(inputs)
+def calibration(n=16, seed=77):
+    return samples(inputs, n, seed)

@@ -44,5 +44,5 @@ def model():
     return settle(ResNet18(), inputs), inputs(generator(1236))
 
 
-def calibration():
-    return samples(inputs, 4)
+def calibration(n=4, seed=77):
+    return samples(inputs, n, seed)

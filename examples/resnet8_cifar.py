@@ -39,5 +39,5 @@ def model():
     return settle(ResNet8(), inputs), inputs(generator(1236))
 
 
-def calibration():
-    return samples(inputs)
+def calibration(n=16, seed=77):
+    return samples(inputs, n, seed)

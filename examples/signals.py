@@ -67,9 +67,7 @@ def settle(model: nn.Module, inputs: Callable[[torch.Generator], Inputs]) -> nn.
     return model.eval().requires_grad_(False)
 
 
-def samples(
-    inputs: Callable[[torch.Generator], Inputs], n: int = 16, seed: int = 77
-) -> list[Inputs]:
-    """`n` calibration samples."""
+def samples(inputs: Callable[[torch.Generator], Inputs], n: int, seed: int) -> list[Inputs]:
+    """`n` samples for calibration or evaluation."""
     g = generator(seed)
     return [inputs(g) for _ in range(n)]

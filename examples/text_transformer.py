@@ -49,5 +49,5 @@ def model():
     return Encoder().eval().requires_grad_(False), inputs(generator(1236))
 
 
-def calibration():
-    return samples(inputs, 8)
+def calibration(n=8, seed=77):
+    return samples(inputs, n, seed)

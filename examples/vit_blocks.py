@@ -47,5 +47,5 @@ def model():
     return DeiT().eval().requires_grad_(False), inputs(generator(1236))
 
 
-def calibration():
-    return samples(inputs, 2)
+def calibration(n=2, seed=77):
+    return samples(inputs, n, seed)

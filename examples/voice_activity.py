@@ -63,6 +63,6 @@ def model():
     return net, step(net, generator(1236))
 
 
-def calibration():
+def calibration(n=32, seed=77):
     net = network()
-    return samples(lambda g: step(net, g), 32)
+    return samples(lambda g: step(net, g), n, seed)
