@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.dialects.tosa.infer import contents
-from npuc.ir import Graph, Op, TensorType, Value
+from npuc.ir import DType, Graph, Op, TensorType, Value
 from npuc.passes.layout.behaviour import Free, data_operands, free_behaviour
 from npuc.passes.layout.build_problem import captured_values
 from npuc.passes.layout.frames import (
@@ -26,6 +26,8 @@ from npuc.passes.unary import is_rename
 
 #: cost of a RESHAPE that is not at the graph's ends, beside its bytes
 INSIDE = 1
+#: stands for the shape of a RESHAPE where only its types are asked about
+SHAPE_OPERAND = Value(TensorType(DType.SHAPE, (1,)))
 #: what new axes get in the shape operands of these operators, by operand
 NEUTRAL = {("PAD", 1): 0, ("SLICE", 1): 0, ("SLICE", 2): 1, ("TILE", 1): 1}
 
@@ -76,7 +78,11 @@ def build_problem(graph: Graph, roots: dict[Value, Value], limits: Limits) -> Pr
             cost = value.type.nbytes * 4 + (value not in ends) * INSIDE
             problem.tensors[value] = Tensor(cost, None, value.type.ints)
     ops = [op for op in graph.ops if op.kind != "const" and not is_rename(op)]
-    flexible = {op: free for op in ops if (free := flexible_behaviour(op)) is not None}
+    flexible = {
+        op: free
+        for op in ops
+        if (free := flexible_behaviour(op)) is not None and _reshapes(limits, op, free)
+    }
     pinned = [op for op in ops if op not in flexible and not _is_reshape(op)]
     patterns = common_patterns(graph, pinned)
     for op in graph.ops:
@@ -94,6 +100,14 @@ def build_problem(graph: Graph, roots: dict[Value, Value], limits: Limits) -> Pr
             _read_fixed(problem, roots, captured_values(region))
     _read_fixed(problem, roots, graph.outputs)
     return problem
+
+
+def _reshapes(limits: Limits, op: Op, free: Free) -> bool:
+    """Whether the target reshapes what the op reads and makes: PRO-FP alone has no INT32."""
+    types = {t.dtype: t for t in (*_types(op, free), *(r.type for r in op.results))}
+    return all(
+        limits.reason("RESHAPE", [Value(t), SHAPE_OPERAND], {}, [t]) is None for t in types.values()
+    )
 
 
 def accepts(limits: Limits, op: Op, free: Free, frame: Frame) -> bool:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from npuc.dialects.tosa import Limits
-from npuc.ir import Graph
+from npuc.ir import Builder, DType, Graph, Value
 from npuc.targets.target import TOSA_PASSES, Artifact, Target
 
 FAMILIES = {
@@ -11,6 +15,8 @@ FAMILIES = {
     "EthosU65": ("ethos-u65", "ethos-u55", "ethos-u"),
     "EthosU85": ("ethos-u85", "ethos-u"),
 }
+#: integers of the size of a float
+WORDS = {DType.FP16: DType.INT16, DType.BF16: DType.INT16, DType.FP32: DType.INT32}
 EXTENSIONS = frozenset({"EXT-INT16", "EXT-INT4", "EXT-DOUBLEROUND"})
 _U55_PASSES = (
     *TOSA_PASSES, "fuse_depth_to_space", "cheapen_tiles", "cheapen_rescales_u55", "merge_tables",
@@ -44,6 +50,30 @@ def ethos_u_target(name: str) -> Target:
     )
 
 
+def floats_as_words(graph: Graph) -> Graph:
+    """The graph with INT16 and INT32 for floats, which Vela does not even copy.
+
+    No operator of the chip reads a float: an input or constant is handed on, bit by bit.
+    """
+    builder = Builder()
+    words: dict[Value, Value] = {}
+    for value in (*graph.inputs, *(op.result for op in graph.ops if op.kind == "const")):
+        word = WORDS.get(value.type.dtype)
+        if word is not None:
+            words[value] = (
+                builder.const(np.ascontiguousarray(value.array).view(word.numpy))
+                if value.is_const
+                else Value(value.type.with_(dtype=word), name=value.name)
+            )
+    constants = {v.op: w.op for v, w in words.items() if v.is_const}
+    return replace(
+        graph,
+        inputs=tuple(words.get(v, v) for v in graph.inputs),
+        ops=tuple(constants.get(op, op) for op in graph.ops),
+        outputs=tuple(words.get(v, v) for v in graph.outputs),
+    )
+
+
 def finish_ethos_u(graph: Graph, target: Target) -> Artifact:
     """Vela's command stream for `graph`.
 
@@ -59,7 +89,7 @@ def finish_ethos_u(graph: Graph, target: Target) -> Artifact:
 
     allowed = {"system_config": "", "memory_mode": "", "config_ini": "", "extra_options": {}}
     check_options(target, allowed)
-    tosa = serialize(graph, target.limits.version)
+    tosa = serialize(floats_as_words(graph), target.limits.version)
     result = compile_vela(tosa, target.name, **target.options)
     files = {".tosa": tosa, ".npz": raw_npz(result)}
     performance = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from npuc.errors import Unsupported
 from npuc.frontend.spellings.registry import add, spells
 from npuc.frontend.spellings.shape import as_tuple
 from npuc.frontend.spellings.speller import Speller
-from npuc.ir import Dim, DType, TensorType, Value, pack
+from npuc.ir import Dim, DType, Shape, TensorType, Value, pack
 
 # normalizations ------------------------------------------------------------------------------
 
@@ -216,6 +216,9 @@ def adaptive_avg_pool3d(c: Speller, x: Value, output_size: Any) -> Value | None:
 
 # resizes -------------------------------------------------------------------------------------
 
+#: height + width up to which PyTorch's kernel for small images runs
+SMALL_IMAGE = 128
+
 _NEAREST = {
     "upsample_nearest1d": "upsample_nearest2d",
     "upsample_nearest2d": "upsample_nearest2d",
@@ -244,12 +247,29 @@ def _resize(canonical: str, smooth: bool, vec: bool) -> Callable[..., Value]:
         result = _wide(c.out[0].shape, len(shape), _is_1d(c))
         if _is_1d(c):
             factors = (1.0 if factors[0] is not None else None, *factors)
+        elif canonical == "aten.upsample_nearest2d":
+            factors = _honoured(factors, shape[2:], result[2:])
         made = c.make(
             canonical, c.out[0].with_(shape=result), c.view(x, shape), result[2:], *align, *factors
         )
         return c.view(made, c.out[0].shape)
 
     return respell
+
+
+def _honoured(scales: Sequence[Any], sizes: Shape, results: Shape) -> tuple[Any, ...]:
+    """The scales of a 2-D nearest resize that PyTorch looks at.
+
+    Its kernel for small images takes an axis as it is, or each element twice, where the sizes say
+    so, whatever the scale (aten/src/ATen/native/UpSample.h, nearest_idx; UpSampleKernel.cpp,
+    _use_vectorized_kernel_cond_2d).
+    """
+    if not all(isinstance(n, int) for n in (*sizes, *results)) or sum(results) > SMALL_IMAGE:
+        return tuple(scales)
+    return tuple(
+        None if out in (size, 2 * size) else scale
+        for size, out, scale in zip(sizes, results, scales, strict=True)
+    )
 
 
 for _table, _is_smooth in ((_NEAREST, False), (_SMOOTH, True)):

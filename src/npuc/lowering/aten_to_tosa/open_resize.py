@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from npuc.ir import SymDim
 from npuc.ir.size_terms import symbols_of
 from npuc.ir.symbolic import describe
@@ -29,8 +31,11 @@ def nearest_of(b: TosaBuilder, size: int, out: int, scale: float | None, exact: 
     """RESIZE parameters that pick what PyTorch picks. Raises Unsupported where there are none."""
 
     def picks(axis: AxisResize, n: int, o: int) -> bool:
-        index = nearest_index(n, o, scale, exact)
-        return axis.fits(n, o) and bool((axis.nearest(n, o) == index).all())
+        # whether PyTorch looks at the scale when o is n or 2 n depends on the whole image
+        scales = (scale, None) if o in (n, 2 * n) and not exact else (scale,)
+        return axis.fits(n, o) and all(
+            np.array_equal(axis.nearest(n, o), nearest_index(n, o, s, exact)) for s in scales
+        )
 
     wanted = [
         (2 * p, 2 * q, offset)

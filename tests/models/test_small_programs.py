@@ -1,0 +1,73 @@
+"""Small whole programs, each for a kind that once came out wrong or was refused, compiled and run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import npuc
+
+INTEGER_TARGETS = ["tosa-1.0+int", "ethos-u55-128", "ethos-u85-256", "vgf"]
+
+
+class Program(nn.Module):
+    """A function as a module, with buffers that it gets as its first argument."""
+
+    def __init__(self, function, **buffers):
+        super().__init__()
+        self.function = function
+        for name, tensor in buffers.items():
+            self.register_buffer(name, tensor)
+
+    def forward(self, *inputs):
+        return self.function(self, *inputs)
+
+
+def compiled(function, inputs, target, quantization=None, **buffers):
+    """The checked compilation of `function(module, *inputs)`."""
+    return npuc.compile(
+        Program(function, **buffers), inputs, target=target, quantization=quantization,
+        calibration=[inputs] if quantization else None, progress=False,
+    )  # fmt: skip
+
+
+def random(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 2, 2), (1, 2, 3), (1, 1, 2, 2, 2), (1, 1, 70, 70)])
+@pytest.mark.parametrize("scale", [2.25, 1.3, 2.01])
+def test_nearest_resize_to_twice_the_size_by_another_scale(shape, scale):
+    """PyTorch's kernel for small images repeats each element, whatever the scale says."""
+    x = random(*shape)
+
+    def resize(m, x):
+        return F.interpolate(x, scale_factor=scale, mode="nearest")
+
+    c = compiled(resize, (x,), "tosa-1.0+fp")
+    assert torch.equal(c.run(x), resize(None, x))
+
+
+@pytest.mark.parametrize("target", INTEGER_TARGETS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
+def test_what_is_only_handed_on_keeps_its_type(target, dtype):
+    """Vela copies integers only: floats pass as their bits."""
+    x, y, w = random(1, 2, 3, 4), random(2, 3, seed=1).to(dtype), random(3, seed=2).to(dtype)
+    c = compiled(lambda m, x, y: (y, x * x, m.w, y), (x, y), target, "int8", w=w)
+    first, square, constant, second = c.run(x, y)
+    assert torch.equal(first, y) and torch.equal(second, y) and torch.equal(constant, w)
+    assert (square - x * x).abs().max() < 0.01
+
+
+def test_integers_are_indexed_on_a_target_that_does_not_reshape_them():
+    """PRO-FP has no RESHAPE of INT32: the choice of shapes leaves such values alone."""
+    x = torch.arange(-60, 60, dtype=torch.int32).reshape(4, 3, 2, 5) * 10**7
+    rows, columns = torch.tensor([0, 3]), torch.tensor([2, 1])
+
+    def pick(m, x, rows, columns):
+        return x[rows, columns, torch.ones_like(rows)]
+
+    c = compiled(pick, (x, rows, columns), "tosa-1.0+fp")
+    assert torch.equal(c.run(x, rows, columns), pick(None, x, rows, columns))
