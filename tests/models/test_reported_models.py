@@ -66,3 +66,150 @@ class GruOfTanh(nn.Module):
 def test_a_value_of_8_bits_between_16_bit_ones_is_rounded():
     torch.manual_seed(0)
     right(GruOfTanh().eval(), (torch.randn(1, 3, 14),), "tflite")
+
+
+class Distances(nn.Module):
+    """PatchCore's and prototypical networks': distances to rows that were seen in training."""
+
+    def __init__(self, p: float, count: int = 5):
+        super().__init__()
+        self.p = p
+        self.register_buffer("bank", torch.randn(count, 8))
+
+    def forward(self, x):
+        return torch.cdist(x, self.bank, p=self.p)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_distances(p):
+    torch.manual_seed(0)
+    right(Distances(p), (torch.randn(2, 3, 8),), "tosa-1.0+fp")
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int", "ethos-u55-128", "tflite"])
+def test_quantized_distances(target):
+    torch.manual_seed(0)
+    right(Distances(2.0), (torch.randn(6, 8),), target)
+
+
+def test_distances_of_many_rows_are_a_product():
+    torch.manual_seed(0)
+    c = right(Distances(2.0, 40_000), (torch.randn(16, 8),), "tosa-1.0+fp")
+    assert max(r.type.size for op in c.graph.ops for r in op.results) < 2**21
+
+
+class Bags(nn.Module):
+    def __init__(self, mode: str):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(10, 4, mode=mode)
+
+    def forward(self, ids):
+        return self.bag(ids)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_one_size(mode):
+    torch.manual_seed(0)
+    right(Bags(mode), (torch.randint(0, 10, (3, 4)),), "tosa-1.0+fp")
+    right(Bags(mode), (torch.randint(0, 10, (3, 4)),), "tosa-1.0+int")
+
+
+class BagsAt(Bags):
+    def forward(self, ids, offsets):
+        return self.bag(ids, offsets)
+
+
+def test_bags_of_open_sizes_are_refused():
+    inputs = (torch.randint(0, 10, (6,)), torch.tensor([0, 2]))
+    with pytest.raises(npuc.Unsupported, match="bags of different sizes"):
+        npuc.compile(BagsAt("sum"), inputs, target="tosa-1.0+fp", progress=False)
+
+
+class OneHot(nn.Module):
+    def forward(self, ids):
+        return nn.functional.one_hot(ids, 5).float() * 0.5
+
+
+def test_one_hot_of_an_input():
+    right(OneHot(), (torch.tensor([0, 3, 2]),), "tosa-1.0+fp")
+
+
+class MaskWrites(nn.Module):
+    """In-place writes by masks of all, of the leading and of the last dimensions."""
+
+    def forward(self, x, m):
+        y = x.clone()
+        y[x > 1] = -3.0
+        y[m[:, 0]] = x.mean((0, 1))
+        y[:, m[0]] = torch.full((6,), 2.0)
+        return y
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+fp", "tosa-1.0+int", "ethos-u55-128", "tflite"])
+def test_writes_by_masks_are_choices(target):
+    torch.manual_seed(0)
+    right(MaskWrites(), (torch.randn(2, 4, 6), torch.rand(2, 4) > 0.5), target)
+
+
+class Finite(nn.Module):
+    def forward(self, x):
+        return torch.where(torch.isfinite(x) & ~torch.isnan(x), x, torch.zeros_like(x)) * 0.5
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_tests_for_nan_of_integers(target):
+    right(Finite(), (torch.linspace(-1, 1, 15).view(3, 5),), target)
+
+
+class Smallest(nn.Module):
+    def forward(self, x):
+        return x.topk(3, largest=False)
+
+
+def test_smallest_elements_in_tflite():
+    x = (torch.arange(20.0).view(2, 10) * 7) % 20 - 8
+    c = right(Smallest(), (x,), "tflite", 40)
+    assert torch.equal(c.run(x)[1], x.topk(3, largest=False)[1])
+
+
+def test_order_on_a_chip_without_scatter_is_refused():
+    x = torch.randn(2, 10)
+    with pytest.raises(npuc.Unsupported, match="ethos-u55-128 does not have; amax and argmax"):
+        npuc.compile(Smallest(), (x,), quantization="int8", calibration=[(x,)], progress=False)
+
+
+class ScriptedPart(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = torch.jit.script(nn.ReLU())
+
+    def forward(self, x):
+        return self.part(x)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("made", [torch.jit.script, lambda m: torch.jit.trace(m, torch.ones(2))])
+def test_torchscript_is_refused(made):
+    with pytest.raises(npuc.BadInput, match="a TorchScript model"):
+        npuc.compile(made(nn.ReLU()), (torch.ones(2),), progress=False)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_torchscript_part_is_named():
+    with pytest.raises(npuc.BadInput, match="part is TorchScript"):
+        npuc.compile(ScriptedPart(), (torch.ones(2),), progress=False)
+
+
+class Keywords(nn.Module):
+    def forward(self, x, *, scale, bias=None):
+        return x * scale if bias is None else x * scale + bias
+
+
+def test_keyword_inputs_that_are_missing():
+    given = ((torch.ones(2),), {"scale": torch.ones(2), "bias": torch.ones(2)})
+    c = npuc.compile(Keywords(), given, target="tosa-1.0+fp", progress=False)
+    assert c.run(*given).tolist() == [2, 2]
+    with pytest.raises(npuc.BadInput, match="keyword inputs scale: Keywords takes scale, bias"):
+        c.run(torch.ones(2), torch.ones(2))
+    with pytest.raises(npuc.BadInput, match="4 inputs given: Keywords takes 1 and scale, bias"):
+        c.run(*[torch.ones(2)] * 4)

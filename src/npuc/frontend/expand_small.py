@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from npuc.frontend.splice import Splice
+from npuc.errors import Unsupported
+from npuc.frontend.splice import Splice, kind_of
 
 aten = torch.ops.aten
 
@@ -97,7 +98,87 @@ def broadcast_in_dim(s: Splice, x: Node, shape: list[Any], dims: list[int]) -> N
     return s(aten.expand.default, s(aten.view.default, x, spread), shape)
 
 
+def one_hot(s: Splice, x: Node, num_classes: int = -1) -> Node:
+    """one_hot: comparison with every class; PyTorch's has an assertion about the values."""
+    classes = s(aten.arange.default, num_classes, dtype=torch.int64)
+    return s(
+        aten.to.dtype, s(aten.eq.Tensor, s(aten.unsqueeze.default, x, -1), classes), torch.int64
+    )
+
+
+#: differences of all pairs up to this many elements are formed, more distances come from a product
+MOST_DIFFERENCES = 2**22
+
+
+def cdist(s: Splice, x: Node, y: Node, p: float, compute_mode: int | None = None) -> Node:
+    """cdist: norms of the differences of all pairs of rows [..., n, d] and [..., m, d].
+
+    Many pairs at p = 2 by |x|^2 + |y|^2 - 2 x y, as PyTorch does from 25 rows on.
+    """
+    count = s.value(x).numel() * s.value(y).shape[-2]
+    if p == 2 and isinstance(count, int) and count > MOST_DIFFERENCES:
+        product = s(aten.matmul.default, x, s(aten.transpose.int, y, -1, -2))
+        squares = [s(aten.sum.dim_IntList, s(aten.mul.Tensor, v, v), [-1], True) for v in (x, y)]
+        both = s(aten.add.Tensor, squares[0], s(aten.transpose.int, squares[1], -1, -2))
+        rest = s(aten.sub.Tensor, both, s(aten.mul.Scalar, product, 2.0))
+        return s(aten.sqrt.default, s(aten.clamp_min.default, rest, 0.0))
+    rows, columns = s(aten.unsqueeze.default, x, -2), s(aten.unsqueeze.default, y, -3)
+    difference = s(aten.sub.Tensor, rows, columns)
+    if p == 2:
+        squares = s(aten.mul.Tensor, difference, difference)
+        return s(aten.sqrt.default, s(aten.sum.dim_IntList, squares, [-1]))
+    size = s(aten.abs.default, difference)
+    if p == 1:
+        return s(aten.sum.dim_IntList, size, [-1])
+    if p == float("inf"):
+        return s(aten.amax.default, size, [-1])
+    if p == 0:
+        nonzero = s(aten.to.dtype, s(aten.ne.Scalar, difference, 0.0), s.value(difference).dtype)
+        return s(aten.sum.dim_IntList, nonzero, [-1])
+    powers = s(aten.sum.dim_IntList, s(aten.pow.Tensor_Scalar, size, p), [-1])
+    return s(aten.pow.Tensor_Scalar, powers, 1.0 / p)
+
+
+def embedding_bag(
+    s: Splice, weight: Node, indices: Node, offsets: Node, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, per_sample_weights: Node | None = None,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> tuple[Node | None, ...]:  # fmt: skip
+    """embedding_bag: sum (mode 0), mean or maximum of the rows of bags of one size."""
+    size = _bag_size(s, offsets)
+    if size is None or include_last_offset or (padding_idx is not None and padding_idx >= 0):
+        raise Unsupported("bags of different sizes, which are known at run time only; "
+                          "give EmbeddingBag a 2-D input without padding_idx")  # fmt: skip
+    rows = s(aten.embedding.default, weight, s(aten.view.default, indices, [-1, size]))
+    if per_sample_weights is not None:
+        factors = s(aten.view.default, per_sample_weights, [-1, size, 1])
+        rows = s(aten.mul.Tensor, rows, factors)
+    if mode == 2:
+        return s(aten.amax.default, rows, [1]), None, None, None
+    reduce = (aten.sum.dim_IntList, aten.mean.dim)[mode]
+    return s(reduce, rows, [1]), None, None, None
+
+
+def _bag_size(s: Splice, offsets: Node) -> int | None:
+    """The distance of the bags' beginnings where they are 0, n, 2 n ..."""
+    known = s.parameter(offsets)
+    if known is None and kind_of(offsets.target) == "aten.arange.start_step":
+        begin, _, step = offsets.args[:3]
+        return step if begin == 0 and isinstance(step, int) else None
+    if known is None or known.numel() < 2:
+        return None
+    size = int(known[1])
+    return size if torch.equal(known, torch.arange(len(known)) * size) else None
+
+
 FORMULAS: dict[str, Callable[..., Any]] = {
+    "aten.one_hot": one_hot,
+    "aten.cdist": cdist,
+    "aten._cdist_forward": cdist,
+    "aten.embedding_bag": embedding_bag,
+    "aten.embedding_bag.padding_idx": embedding_bag,
+    "aten._embedding_bag": embedding_bag,
+    "aten._embedding_bag_forward_only": embedding_bag,
     "prims.iota": iota,
     "prims.scalar_tensor": scalar_tensor,
     "prims.div": div,

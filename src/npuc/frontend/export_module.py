@@ -32,6 +32,12 @@ def export_module(
             why="an nn.Module is captured by running it",
             hint="pass example_inputs=(tensor, ...)",
         )
+    if isinstance(model, torch.jit.ScriptModule):
+        raise BadInput(
+            "a TorchScript model",
+            why="torch.export captures Python code only",
+            hint="give the nn.Module that was scripted or traced",
+        )
     args, kwargs = arguments_of(model, example_inputs)
     try:
         exported = _export(model, args, kwargs, dynamic_shapes, strict=False)
@@ -46,7 +52,7 @@ def export_module(
             f"torch.export cannot capture {name}",
             users_line(first.__traceback__) or _line_in(str(first)),
             f"{type(first).__name__}: {_first_line(first)}",
-            _hint(first),
+            _scripted(model) or _hint(first),
         ) from None
 
 
@@ -143,6 +149,12 @@ def _line_in(text: str) -> str:
 
     file, line = line_of(text)
     return f"{file}:{line}" if file else ""
+
+
+def _scripted(model: torch.nn.Module) -> str:
+    """What to do about a part of the model that is TorchScript."""
+    parts = [n for n, m in model.named_modules() if isinstance(m, torch.jit.ScriptModule)]
+    return f"{parts[0]} is TorchScript: use the nn.Module that was scripted" if parts else ""
 
 
 def _hint(error: BaseException) -> str:

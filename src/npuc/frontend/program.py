@@ -186,10 +186,11 @@ class Program:
         elif is_args_and_kwargs(inputs, names):
             args, kwargs = tuple(inputs[0]), dict(inputs[1])
         else:
-            args, kwargs = (
-                tuple(inputs[:count]),
-                dict(zip(names, inputs[count:] if names else (), strict=True)),
-            )
+            args, behind = tuple(inputs[:count]), inputs[count:] if names else ()
+            if len(behind) > len(names):
+                raise BadInput(f"{len(inputs)} inputs given",
+                               why=f"{self.name} takes {count} and {', '.join(names)}")  # fmt: skip
+            kwargs = dict(zip(names, behind, strict=False))
         missing = [n for n in names if n not in kwargs]
         if missing or len(kwargs) > len(names):
             raise BadInput(f"keyword inputs {', '.join(kwargs) or 'none'}",

@@ -59,14 +59,34 @@ def index(c: Speller, x: Value, indices: Sequence[Value | None]) -> Value:
     return c.make("aten.index.Tensor", c.out[0], x, places)
 
 
-@spells("index_put _unsafe_index_put _index_put_impl", into="index_put")
+@spells("index_put _unsafe_index_put _index_put_impl", into="index_put where")
 def index_put(
     c: Speller, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool,
     unsafe: bool = False,
 ) -> Value:  # fmt: skip
-    places = _as_integers(c, x, indices)
     values = c.to(values, x.type.dtype)
+    chosen = None if accumulate else _where_mask(c, x, indices, values)
+    if chosen is not None:
+        return chosen
+    places = _as_integers(c, x, indices)
     return c.make("aten.index_put", c.out[0], x, places, values, accumulate)
+
+
+def _where_mask(
+    c: Speller, x: Value, indices: Sequence[Value | None], values: Value
+) -> Value | None:
+    """x[:, mask] = values as a choice: where one mask is all and each place gets the same values."""
+    given = [v for v in indices if v is not None]
+    if len(given) != 1 or given[0].type.dtype is not DType.BOOL:
+        return None
+    mask, first = given[0], list(indices).index(given[0])
+    behind = x.type.rank - first - mask.type.rank
+    leading = values.type.shape[: max(values.type.rank - behind, 0)]
+    if any(n != 1 for n in leading):
+        return None
+    mask = c.view(mask, (*[1] * first, *mask.type.shape, *[1] * behind))
+    values = c.view(values, values.type.shape[len(leading) :])
+    return c.make("aten.where", c.out[0], mask, values, x)
 
 
 def _as_integers(c: Speller, x: Value, indices: Sequence[Value | None]) -> list[Value | None]:

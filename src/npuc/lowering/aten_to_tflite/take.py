@@ -145,9 +145,17 @@ def _topk(b: TfliteBuilder, x: Value, k: int, dim: int, largest: bool) -> tuple[
     if largest:
         values, places = b.TOPK_V2(moved, k=(k,))
         return b.as_result(b.transpose(values, back)), b.transpose(places, back)
-    b.require(x.type.quant is None, "the smallest elements of a quantized tensor")
-    values, places = b.TOPK_V2(b.NEG(moved), k=(k,))
-    return b.NEG(b.transpose(values, back)), b.transpose(places, back)
+    values, places = b.TOPK_V2(_negated(b, moved), k=(k,))
+    return b.as_result(_negated(b, b.transpose(values, back))), b.transpose(places, back)
+
+
+def _negated(b: TfliteBuilder, x: Value) -> Value:
+    """-x; quantized with the order of its codes reversed: each of them exactly."""
+    quant = x.type.quant
+    if quant is None:
+        return b.NEG(x)  # type: ignore[no-any-return]
+    reversed_ = Quant(quant.s, -quant.zp if x.type.dtype is DType.INT16 else -1 - quant.zp)
+    return b.lookup(x, np.negative, x.type.with_(quant=reversed_))
 
 
 @lowers("aten.index_put", dialect="tflite")

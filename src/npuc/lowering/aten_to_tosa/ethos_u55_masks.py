@@ -147,6 +147,13 @@ def _require_mask(b: TosaBuilder, name: str) -> None:
     b.require(b.out[0].quant == MASK, f"{name} of integers: the chip has no bitwise operators")
 
 
+@lowers("aten.isnan", "aten.isinf", "aten.isfinite", target="ethos-u55")
+def is_special(b: TosaBuilder, x: Value) -> Value:
+    """isnan, isinf -> 0, isfinite -> 1: integers are neither NaN nor infinite."""
+    assert b.op is not None
+    return b.const(np.full(b.out[0].ints, b.op.name == "isfinite", np.int8), quant=MASK)
+
+
 @lowers("aten.any.dims", target="ethos-u55")
 def any_u55(
     b: TosaBuilder, x: Value, dim: Sequence[int] | None = None, keepdim: bool = False

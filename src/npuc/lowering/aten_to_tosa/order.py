@@ -123,6 +123,11 @@ def _ordered(
     b: TosaBuilder, x: Value, dim: int, descending: bool, keep: int | None
 ) -> tuple[Value, Value]:
     """(values, indices) along `dim`, in order."""
+    b.require(
+        b.has_bool,
+        f"elements are put in order by comparisons and SCATTER, which {b.limits.name} does not have",
+        "amax and argmax give the largest one; or compile for an Ethos-U85",
+    )
     shape, rank = x.type.ints, x.type.rank
     dim %= max(rank, 1)
     count = shape[dim] if rank else 1
