@@ -102,11 +102,16 @@ class Compilation:
         """Execute the compiled artifact on the model's inputs; returns the model's outputs.
 
         `on` chooses the executor: "evaluator" (npuc's own for TOSA, bit-exact for integers),
-        "reference-model" (the TOSA reference model), "vulkan" (a VGF on the Vulkan driver) or
-        "litert" (a TFLite file in LiteRT); None: evaluator or litert.
+        "reference-model" (the TOSA reference model), "vulkan" (a VGF on the Vulkan driver),
+        "litert" (a TFLite file in LiteRT) or "executorch" (a .pte program with a VGF delegate in
+        ExecuTorch's runtime, from the initial state); None: evaluator or litert.
         With io="float" float tensors are quantized and dequantized here, as the host does it.
         State (mutated buffers) is kept between calls; `reset()` sets it back.
         """
+        if on == "executorch":
+            from npuc.executorch.execute_pte import run_compilation
+
+            return run_compilation(self, inputs)
         from npuc.execute_artifact import execute_artifact
 
         arrays = self.input_arrays(inputs)

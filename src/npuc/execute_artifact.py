@@ -13,7 +13,7 @@ from npuc.ir import Op, Value
 if TYPE_CHECKING:
     from npuc.compilation import Compilation
 
-EXECUTORS = ("evaluator", "reference-model", "vulkan", "litert")
+EXECUTORS = ("evaluator", "reference-model", "vulkan", "litert", "executorch")
 #: dialect of the compiled graph -> who executes it when nothing is said
 DEFAULT = {"tosa": "evaluator", "tflite": "litert"}
 
@@ -31,6 +31,10 @@ def execute_all(
 
     numbers = tensor_numbers(c.graph)
     return dict(zip(numbers, run_tflite_all(_tflite(c), arrays, list(numbers.values()))))
+
+
+def _signed(x: np.ndarray) -> np.ndarray:
+    return x.view(f"i{x.itemsize}") if x.dtype.kind == "u" else x
 
 
 def _tflite(c: Compilation) -> bytes:
@@ -58,7 +62,9 @@ def execute_artifact(
     if on == "reference-model":
         from npuc.execute.reference_model import run_reference_model
 
-        return run_reference_model(c.output.tosa, arrays)
+        # a TOSA file has signed types only; an array of a type without a sign has the same bytes
+        results = run_reference_model(c.output.tosa, [_signed(x) for x in arrays])
+        return [y.view(port.type.dtype.numpy) for y, port in zip(results, c.io.outputs)]
     if on == "vulkan":
         vgf = c.artifact if c.output.suffix == ".vgf" else c.output.files.get(".vgf")
         if vgf is None:

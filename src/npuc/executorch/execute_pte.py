@@ -14,9 +14,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from npuc.errors import NpucError, ToolMissing
+from npuc.boundary import TO_NCHW, TensorIO, to_artifact
+from npuc.errors import BadInput, NpucError, ToolMissing
+
+if TYPE_CHECKING:
+    from npuc.compilation import Compilation
 
 INSTALL = "pip install executorch==1.4.1"
 
@@ -33,6 +37,36 @@ def run_pte(
     with a VGF delegate, without Vulkan; NpucError with the runtime's words when it fails.
     """
     return run_pte_methods(program, [(method, call) for call in calls], timeout_seconds)
+
+
+def run_compilation(c: Compilation, inputs: Sequence[Any]) -> Any:
+    """The model's outputs, computed by ExecuTorch from the compilation's program.
+
+    Raises BadInput for an artifact that is no program; otherwise as `run_pte`.
+    """
+    import torch.utils._pytree as pytree
+
+    if c.output.suffix != ".pte":
+        raise BadInput(
+            f"a {c.output.suffix} file does not run in ExecuTorch", hint='compile with format="pte"'
+        )
+    tensors = iter(zip(c.program.flatten_inputs(inputs), c.io.inputs))
+    given = [
+        _entered(*next(tensors), c.io_form) if leaf.is_tensor else leaf.constant
+        for leaf in c.program.inputs
+    ]
+    return pytree.tree_unflatten(run_pte(c.artifact, [given])[0], c.program.out_spec)
+
+
+def _entered(x: Any, port: TensorIO, io_form: str) -> Any:
+    """A tensor of the model as the program's method takes it."""
+    import torch
+
+    if io_form == "quantized":
+        array = torch.from_numpy(to_artifact(x, port))
+        return array.permute(TO_NCHW) if port.layout == "channels_last" else array
+    is_nhwc = port.layout == "channels_last"
+    return x.contiguous(memory_format=torch.channels_last if is_nhwc else torch.contiguous_format)
 
 
 def run_pte_methods(

@@ -75,6 +75,26 @@ class TosaBuilder(RuleBuilder, OpBuilder):
             dtype=dtype, quant=quant,
         )  # fmt: skip
 
+    def CAST(self, x: Value, *, dtype: DType, quant: Quant | None = None) -> Value:
+        """CAST; from and to UINT8, which no file can say at a CAST, by RESCALEs over INT8.
+
+        Integers wrap to UINT8, floats saturate, as in a CAST to INT8.
+        """
+        if x.type.dtype is DType.UINT8:
+            x = self.rescale(x, 1.0, DType.INT8, in_zp=128, input_unsigned=True)
+            x = self.rescale(x, 1.0, DType.INT32, in_zp=-128)
+            if dtype is DType.INT32:
+                return x
+        if dtype is not DType.UINT8:
+            return self.tosa("CAST", x, dtype=dtype, quant=quant)  # type: ignore[no-any-return]
+        wraps = x.type.dtype.is_integer
+        if x.type.dtype is not DType.INT32:
+            x = self.CAST(x, dtype=DType.INT32)
+        if wraps:
+            x = self.BITWISE_AND(x, self.scalar(255, DType.INT32, x.type.rank))
+        x = self.rescale(x, 1.0, DType.INT8, out_zp=-128)
+        return self.rescale(x, 1.0, dtype, out_zp=128, quant=quant, output_unsigned=True)
+
     def to_int32(self, x: Value, scale: float = 1.0) -> Value:
         """Quantized `x` as int32 without its zero point, times `scale`."""
         zp = x.type.quant.zp if x.type.quant else 0

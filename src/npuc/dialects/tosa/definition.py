@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +103,18 @@ def _definition(name: str, data: dict[str, Any]) -> Definition:
     if name == "CONV3D":
         defaults |= {"dilation": (1, 1, 1), "stride": (1, 1, 1), "pad": (0, 0, 0, 0, 0, 0)}
     closed = [m for m in data["modes"] if not any("DEDUCE-EXT" in s for s in m["any_of_all"])]
-    modes = tuple([_mode(m) for m in closed] + _deduced(name))
+    listed = [mode for m in closed for mode in _spelled_out(_mode(m))]
+    modes = tuple(listed + _deduced(name))
     return Definition(name, data["group"], tuple(by["input"]), tuple(by["attribute"]),
                       tuple(by["output"]), modes, defaults)  # fmt: skip
+
+
+def _spelled_out(mode: Mode) -> list[Mode]:
+    """The modes of CAST that the table gives by classes of types, one for each pair of types."""
+    if mode.name not in _CAST_CLASSES:
+        return [mode]
+    sources, results = _CAST_CLASSES[mode.name]
+    return [replace(mode, types={"in_t": a, "out_t": b}) for a in sources for b in results]
 
 
 def _deduced(name: str) -> list[Mode]:
@@ -130,6 +139,21 @@ def _deduced(name: str) -> list[Mode]:
     return []
 
 
+_SIGNED = (DType.INT8, DType.INT16, DType.INT32)
+_REAL = (DType.FP16, DType.FP32)
+#: name of a mode of CAST -> element types of the operand and of the result
+_CAST_CLASSES = {
+    "bool to signed": ((DType.BOOL,), _SIGNED),
+    "signed to bool": (_SIGNED, (DType.BOOL,)),
+    "signed 64 to bool/i32": ((DType.INT64,), (DType.BOOL, DType.INT32)),
+    "signed 8 to signed wider": ((DType.INT8,), (DType.INT16, DType.INT32)),
+    "signed 16 to signed 8/32": ((DType.INT16,), (DType.INT8, DType.INT32)),
+    "signed 32 to signed narrower": ((DType.INT32,), (DType.INT8, DType.INT16)),
+    "signed to fp16/fp32": (_SIGNED, _REAL),
+    "fp16/fp32 to signed": (_REAL, _SIGNED),
+    "to bf16": ((*_SIGNED, DType.FP32), (DType.BF16,)),
+    "bf16 to signed/fp32": ((DType.BF16,), (*_SIGNED, DType.FP32)),
+}
 _NEEDS = {
     DType.FP32: frozenset({"PRO-FP"}),
     DType.FP16: frozenset({"PRO-FP"}),

@@ -259,7 +259,7 @@ def _reshape(operands: Sequence[Value], attrs: Attrs) -> Shape:
 def _slice(operands: Sequence[Value], attrs: Attrs) -> Shape:
     start, size, shape = contents(operands[1]), contents(operands[2]), operands[0].type.shape
     for d, s, n in zip(shape, start, size):
-        if smallest(s) < 0 or smallest(n) < 1 or smallest(d - s - n) < 0:
+        if min(smallest(s), smallest(n), smallest(d - s - n)) < 0:  # empty: `Limits` says so
             raise InvalidOp(f"slice start {start} size {size} is outside {shape}")
     return size
 

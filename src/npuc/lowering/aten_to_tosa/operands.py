@@ -11,8 +11,8 @@ from npuc.lowering.aten_to_tosa.unary import real_constant
 from npuc.lowering.tosa_builder import TosaBuilder
 
 #: PyTorch's promotion for tensors: the later wins
-ORDER = (DType.BOOL, DType.INT8, DType.INT16, DType.INT32, DType.INT64, DType.FP16, DType.BF16,
-         DType.FP32)  # fmt: skip
+ORDER = (DType.BOOL, DType.UINT8, DType.INT8, DType.INT16, DType.INT32, DType.INT64, DType.FP16,
+         DType.BF16, DType.FP32)  # fmt: skip
 
 
 def promoted(*values: Value) -> DType:
@@ -20,6 +20,8 @@ def promoted(*values: Value) -> DType:
     dtypes = {v.type.dtype for v in values}
     if dtypes == {DType.FP16, DType.BF16}:
         return DType.FP32
+    if dtypes == {DType.UINT8, DType.INT8}:
+        return DType.INT16
     return max(dtypes, key=ORDER.index)
 
 
