@@ -53,6 +53,19 @@ def test_several_reasons() -> None:
     assert pickle.loads(pickle.dumps(error)).reasons == error.reasons
 
 
+def test_a_common_hint_is_said_once() -> None:
+    error = Unsupported([Reason(f"aten.{name}", "", "FP32", "quantize it") for name in "ab"])
+    lines = ["2 ops are not supported on the target:", "  aten.a: FP32", "  aten.b: FP32"]
+    assert str(error).splitlines() == [*lines, "quantize it"]
+
+
+def test_many_reasons_are_cut() -> None:
+    error = Unsupported([Reason(f"aten.op{i}", "", "no rule") for i in range(1000)])
+    lines = str(error).splitlines()
+    assert len(lines) == 22 and lines[-1] == "  and 980 more; explain lists all"
+    assert len(error.reasons) == 1000
+
+
 def test_no_reason_is_our_mistake() -> None:
     with pytest.raises(ValueError, match="at least one reason"):
         Unsupported([])

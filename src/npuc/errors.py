@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+#: reasons in a message; the others are in `Unsupported.reasons`
+MOST_SHOWN = 20
 
 
 class NpucError(Exception):
     """Any failure that npuc foresees; its text is complete and is shown without a traceback.
 
     `what` is the only required part. The parts are joined in one form:
-    "{what} at {where}: {why}; {hint}".
+    "{what} at {where}: {why}; {hint}". `left` is the compilation that was made and checked before a
+    vendor's tool failed, where there is one.
     """
+
+    left: Any = None
 
     def __init__(self, what: str, where: str = "", why: str = "", hint: str = "") -> None:
         super().__init__(what, where, why, hint)
@@ -78,7 +84,17 @@ class Unsupported(NpucError):
         if len(self.reasons) == 1:
             return str(self.reasons[0])
         lines = [f"{len(self.reasons)} ops are not supported on the target:"]
-        return "\n  ".join(lines + [str(reason) for reason in self.reasons])
+        common = self.hint_of_all
+        lines += [str(replace(r, hint="") if common else r) for r in self.reasons[:MOST_SHOWN]]
+        if len(self.reasons) > MOST_SHOWN:
+            lines.append(f"and {len(self.reasons) - MOST_SHOWN} more; explain lists all")
+        return "\n  ".join(lines) + (f"\n{common}" if common else "")
+
+    @property
+    def hint_of_all(self) -> str:
+        """The hint that all reasons have in common, or nothing."""
+        hints = {reason.hint for reason in self.reasons}
+        return hints.pop() if len(hints) == 1 else ""
 
     def __reduce__(self) -> tuple[object, ...]:
         return Unsupported, (self.reasons,)

@@ -182,3 +182,11 @@ def test_pt2_file(tmp_path):
     torch.export.save(torch.export.export(net(), samples(1)[0], strict=False), path)
     c = npuc.compile(str(path), samples(1)[0], target="tosa-1.0+fp", progress=False)
     assert c.check.ops
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int", "ethos-u55-128", "neutron-imxrt700"])
+def test_a_float_model_on_an_integer_target_says_what_to_do(target):
+    with pytest.raises(npuc.Unsupported) as refusal:
+        npuc.compile(net(), samples(1)[0], target=target)
+    assert str(refusal.value).splitlines()[-1] == 'quantize it; quantization="int8" quantizes all'
+    assert all(reason.hint for reason in refusal.value.reasons)

@@ -66,7 +66,7 @@ def lower_ops(builder: RuleBuilder, graph: Graph, new: dict[Value, Value]) -> bo
         try:
             results = lower_op(builder, op, tuple(new[v] for v in op.operands))
         except Unsupported as refusal:
-            taken, reason = False, located(refusal, op, builder.path)
+            taken, reason = False, located(refusal, op, builder)
             results = tuple(Value(builder.carried_type(r.type)) for r in op.results)
         for old, value in zip(op.results, results, strict=False):
             new[old] = value
@@ -124,9 +124,18 @@ def _constant(builder: RuleBuilder, op: Op) -> Value:
     return builder.const(array, type.dtype, type.quant, value.name)
 
 
-def located(refusal: Unsupported, op: Op, path: str = "") -> Reason:
-    """The first reason of `refusal` with the op's kind, place and name (behind `path`) filled in."""
+def located(refusal: Unsupported, op: Op, builder: RuleBuilder) -> Reason:
+    """The first reason of `refusal` with the op's kind, place and name filled in."""
     reason = refusal.reasons[0]
     why = reason.why or reason.op
     kind = reason.op if reason.why and reason.op else op.kind
-    return Reason(kind, str(op.loc), why, reason.hint, path + op.loc.name)
+    hint = reason.hint or _hint(op, builder.limits)
+    return Reason(kind, str(op.loc), why, hint, builder.path + op.loc.name)
+
+
+def _hint(op: Op, limits: Any) -> str:
+    """What makes an op possible where no rule knows more than that."""
+    is_float = any(v.type.dtype.is_float for v in (*op.operands, *op.results))
+    if is_float and not limits.floats and find_rule(op.kind, (), limits.dialect) is not None:
+        return 'quantize it; quantization="int8" quantizes all'
+    return ""

@@ -64,6 +64,11 @@ class Limits:
         return "tosa"
 
     @property
+    def floats(self) -> bool:
+        """Whether there is arithmetic on floats."""
+        return "PRO-FP" in self.profiles
+
+    @property
     def has_int64(self) -> bool:
         """Whether the model's INT64 stays; otherwise INT32 carries it."""
         return "EXT-INT64" in self.extensions
