@@ -12,6 +12,8 @@ from npuc.ir import (
     SymDim,
     TensorType,
     Value,
+    apply_moves,
+    before_reshape,
     remove_dead,
     sweep,
 )
@@ -110,7 +112,8 @@ def test_sweep_keeps_origins_of_what_keeps_its_shape():
     x = b.input(I8, "x")
     y = add(b, x, x)
     z = add(b, y, y)
-    g = b.finish([z], origins={"y": (y, (1, 0)), "z": (z, None)})
+    turned = (("TRANSPOSE", (1, 0)),)
+    g = b.finish([z], origins={"y": (y, turned), "z": (z, None)})
 
     def reshape_y(shape):
         def rewrite(b, op, operands):
@@ -121,8 +124,9 @@ def test_sweep_keeps_origins_of_what_keeps_its_shape():
         return rewrite
 
     assert set(sweep(g, reshape_y((2, 2)), Builder()).origins) == {"z"}
-    assert set(sweep(g, reshape_y((4,)), Builder()).origins) == {"y", "z"}
-    assert sweep(g, lambda *a: None, Builder()).origins["y"][1] == (1, 0)
+    flat = sweep(g, reshape_y((4,)), Builder()).origins
+    assert set(flat) == {"y", "z"} and flat["y"][1] == (("RESHAPE", (1, 4)), *turned)
+    assert sweep(g, lambda *a: None, Builder()).origins["y"][1] == turned
 
 
 def test_remove_dead_keeps_inputs():
@@ -172,6 +176,46 @@ def test_origins_survive_through_what_carries_their_elements():
     turned = b.emit("tosa.TRANSPOSE", (y,), {"perms": (1, 0)}, (TensorType(DType.INT8, (3, 2)),))[0]
     moved = add(b, turned, turned, a=1)
     b.carried[moved] = (y, (1, 0))
-    named = {"flat": (flat, None), "turned": (turned, None), "moved": (moved, None)}
-    g = b.finish([y], origins=named)
-    assert g.origins == {"flat": (y, None), "turned": (y, (1, 0)), "moved": (y, (1, 0))}
+    both = b.emit("tosa.TRANSPOSE", (flat,), {"perms": (0,)}, (flat.type,))[0]
+    rows = b.emit("tosa.RESHAPE", (turned,), {}, (TensorType(DType.INT8, (1, 6)),))[0]
+    again = b.emit("tosa.TRANSPOSE", (rows,), {"perms": (1, 0)}, (TensorType(DType.INT8, (6, 1)),))
+    named = {
+        "flat": flat, "both": both, "turned": turned, "moved": moved, "rows": rows,
+        "again": again[0],
+    }  # fmt: skip
+    g = b.finish([y], origins={name: (value, None) for name, value in named.items()})
+    turn = (("TRANSPOSE", (1, 0)),)
+    assert g.origins == {
+        "flat": (y, None), "both": (y, None), "turned": (y, turn), "moved": (y, turn),
+        "rows": (y, turn), "again": (y, (*turn, ("RESHAPE", (1, 6)), *turn)),
+    }  # fmt: skip
+
+
+def test_moves_of_a_value_that_a_later_pass_moves_again():
+    """[1, 6] is [2, 3] flattened, and later the transpose of [3, 2]: not one of [6, 1]."""
+    b = Builder()
+    x = b.input(TensorType(DType.INT8, (3, 2)), "x")
+    turned = b.emit("tosa.TRANSPOSE", (x,), {"perms": (1, 0)}, (TensorType(DType.INT8, (2, 3)),))[0]
+    flat = b.emit("tosa.RESHAPE", (turned,), {}, (TensorType(DType.INT8, (1, 6)),))[0]
+    g = b.finish([turned], origins={"flat": (flat, None)})
+    assert g.origins["flat"] == (g.outputs[0], None)
+    later = Builder()
+    x = later.input(TensorType(DType.INT8, (3, 2)), "x")
+    value = later.emit("tosa.TRANSPOSE", (x,), {"perms": (1, 0)}, (turned.type,))[0]
+    moves = later.finish([x], origins={"flat": (value, None)}).origins["flat"][1]
+    array = np.arange(6).reshape(3, 2)
+    np.testing.assert_array_equal(apply_moves(array, moves).reshape(-1), array.T.reshape(-1))
+
+
+def test_moves_through_sizes_known_at_run_time():
+    n, m = SymDim("n", 1, 8), SymDim("m", 1, 8)
+    turn = (("TRANSPOSE", (1, 0, 2)),)
+    moves = before_reshape((3, n, m), (n, 3, m), turn)
+    assert moves == (("RESHAPE", (~1, 3, ~2)), *turn)
+    array = np.arange(60).reshape(3, 4, 5)
+    wanted = array.reshape(4, 3, 5).transpose(1, 0, 2)
+    np.testing.assert_array_equal(apply_moves(array, moves), wanted)
+    flat = array.reshape(3, 20)
+    moves = before_reshape((3, n * m), (n, 3, 5), turn)
+    np.testing.assert_array_equal(apply_moves(flat, moves), wanted)
+    assert apply_moves(flat, before_reshape((3, n * m), (n, 3, m), turn)) is None

@@ -10,7 +10,7 @@ import numpy as np
 from npuc.dialects.tosa import Limits
 from npuc.errors import Unsupported
 from npuc.execute.tosa import evaluate, evaluate_all
-from npuc.ir import DType, Graph, TensorType, Value
+from npuc.ir import DType, Graph, TensorType, Value, apply_moves
 from npuc.lowering.tosa_builder import TosaBuilder
 
 LIMITS = Limits(extensions=frozenset({"EXT-INT16", "EXT-CONTROLFLOW"}))
@@ -196,12 +196,12 @@ def check_same(before: Graph, after: Graph, steps: int = 0, origins: bool = True
     if not origins:
         return
     old, new = evaluate_all(before, arrays), evaluate_all(after, arrays)
-    for name, (value, perm) in after.origins.items():
-        was, was_perm = before.origins[name]
-        model = old[was]
-        assert was_perm is None, "the graphs of these tests start untransposed"
-        expected = model if perm is None else model.transpose(perm)
-        _check_close(expected.reshape(new[value].shape), new[value], steps)
+    for name, (value, moves) in after.origins.items():
+        was, was_moved = before.origins[name]
+        assert was_moved is None, "the graphs of these tests start without moves"
+        found = apply_moves(new[value], moves)
+        assert found is not None
+        _check_close(old[was].reshape(-1), found.reshape(-1), steps)
 
 
 def _check_close(a: np.ndarray, b: np.ndarray, steps: int) -> None:

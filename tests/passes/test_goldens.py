@@ -176,6 +176,12 @@ def fuse_depth_to_space(b: TosaBuilder) -> list[Value]:
     return [b.reshape(x, (1, 4, 4, 1))]
 
 
+def cheapen_widenings(b: TosaBuilder) -> list[Value]:
+    x = b.rescale(int8(b, 4), 1.0, DType.INT32)
+    other = b.input(TensorType(DType.INT32, (1,)), "y")
+    return [b.MUL(x, other, b.scalar(3, DType.INT8, 1))]
+
+
 def narrow_products(b: TosaBuilder) -> list[Value]:
     x = b.to_int32(int8(b, 4))
     return [b.MUL(x, x, b.scalar(0, DType.INT8, 1)), b.MUL(x, x, b.scalar(3, DType.INT8, 1))]
@@ -189,6 +195,24 @@ def cheapen_sums(b: TosaBuilder) -> list[Value]:
     )
     total = b.ADD(b.to_int32(first, 2.0**18), b.to_int32(second, 2.0**19))
     return [b.rescale(total, 0.7 * 2.0**-19, DType.INT8, out_zp=-5)]
+
+
+def pointwise(b: TosaBuilder, x: Value, channels: int) -> Value:
+    """A 1x1 convolution."""
+    kernel = np.arange(channels * x.type.ints[-1]).reshape(channels, 1, 1, -1) % 7 - 3
+    weight, zero = b.const(kernel, DType.INT8), b.scalar(0, DType.INT8, 1)
+    bias = b.const(np.arange(channels), DType.INT32)
+    return b.rescale(b.CONV2D(x, weight, bias, zero, zero, acc_type=DType.INT32), 0.1, DType.INT8)
+
+
+def split_heads(b: TosaBuilder) -> list[Value]:
+    y = b.reshape(pointwise(b, int8(b, 1, 1, 3, 2), 32), (3, 2, 16))
+    return [b.TRANSPOSE(y, perms=(1, 0, 2))]
+
+
+def merge_heads(b: TosaBuilder) -> list[Value]:
+    x = b.reshape(b.TRANSPOSE(int8(b, 2, 3, 16), perms=(1, 0, 2)), (1, 1, 3, 32))
+    return [pointwise(b, x, 4)]
 
 
 def cast_widenings(b: TosaBuilder) -> list[Value]:
@@ -218,7 +242,8 @@ PASSES_WITH_EXAMPLES = [
     flatten_concats, merge_slices, fold_padding, merge_tables, merge_rescales, merge_clamps,
     remove_identities, cheapen_rescales, cheapen_transposes, split_transposes, cheapen_reductions,
     separate_rescales, sink_tiles, cheapen_tiles, fuse_depth_to_space, narrow_products,
-    cast_widenings, cheapen_concats, cheapen_sums, halve_maxima, halve_sums, interleave_planes,
+    split_heads, merge_heads, cheapen_widenings, cast_widenings, cheapen_concats, cheapen_sums, halve_maxima,
+    halve_sums, interleave_planes,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
 EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales

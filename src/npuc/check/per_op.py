@@ -14,7 +14,7 @@ import torch.utils._pytree as pytree
 
 from npuc.check.report import OpCheck
 from npuc.errors import CheckFailed
-from npuc.ir import DType, Quant, TensorType
+from npuc.ir import DType, Origin, Quant, TensorType, apply_moves
 
 #: largest difference in steps of the result, by bits of its type. A 16-bit TABLE interpolates
 #: between 512 points and its RESCALE rounds again: several of 65,536 steps are right for it.
@@ -35,26 +35,17 @@ FLOAT_STEP = 2.0**-22
 
 @dataclass(frozen=True)
 class Observed:
-    """A value of the compiled graph: the model's transposed by `perm` (None: not), dimensions of
-    size 1 aside."""
+    """What a value of the compiled graph holds of one of the model; its shape may be another."""
 
     array: np.ndarray
     type: TensorType
-    perm: Sequence[int] | None
-
-    def fits(self, shape: Sequence[int]) -> bool:
-        """Whether `perm` is one of the axes of `shape`, the model's."""
-        return self.perm is None or sorted(self.perm) == list(range(len(shape)))
 
     def as_in_model(self, shape: Sequence[int]) -> tuple[np.ndarray, TensorType]:
-        """The array and its type in the model's layout; as it is when `shape` does not fit."""
-        array, quant = self.array, self.type.quant
-        perm = self.perm if self.perm is not None else range(len(shape))
-        moved = [shape[p] for p in perm]
-        if array.size != int(np.prod(shape)) or (quant is not None and quant.axis is not None):
-            return array, self.type
-        array = array.reshape(moved).transpose(np.argsort(perm))
-        return array, self.type.with_(shape=tuple(array.shape))
+        """The array and its type in the model's shape; as it is when `shape` does not fit."""
+        quant = self.type.quant
+        if self.array.size != int(np.prod(shape)) or (quant is not None and quant.axis is not None):
+            return self.array, self.type
+        return self.array.reshape(shape), self.type.with_(shape=tuple(shape))
 
 
 class CheckingInterpreter(torch.fx.Interpreter):
@@ -100,21 +91,32 @@ class CheckingInterpreter(torch.fx.Interpreter):
         """A quantize or dequantize. Of an op in several forms, say in 8 and in 16 bits, each is
         compared with PyTorch's result and goes on to those who read it."""
         source = n.args[0]
-        if source in self.results:
+        if not isinstance(source, torch.fx.Node):
+            return result
+        op = self._op_in_front(source)
+        if op in self.results and "dequantize" not in str(n.target):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
-            return n.target(self.results[source], *args[1:], **kwargs)  # type: ignore[operator,index]
-        coded = source.args[0] if isinstance(source, torch.fx.Node) and source.args else None
-        known = coded in self.results and name in self.observed
-        return self._compared(n, name, result) if known else result
+            return n.target(self.results[op], *args[1:], **kwargs)  # type: ignore[operator,index]
+        known = _is_qdq(source) and self._op_in_front(source.args[0]) in self.results
+        return self._compared(n, name, result) if known and name in self.observed else result
+
+    def _op_in_front(self, x: Any) -> Any:
+        """What `x` is a form of, past those that the compiled graph does not have: a sum that is
+        rounded to 8 bits at once where the model rounds it to 16 bits in between."""
+        while (
+            isinstance(x, torch.fx.Node) and _is_qdq(x) and self.path + x.name not in self.observed
+        ):
+            x = x.args[0]
+        return x
 
     def _differs(self, n: torch.fx.Node, quantize: torch.fx.Node) -> bool:
         """Whether what is quantized here is another value than the one that stands for `n`."""
         mine, theirs = (self.observed.get(self.path + x.name) for x in (n, quantize))
-        return mine is not None and (theirs is None or mine.type != theirs.type)
+        return mine is None or theirs is None or mine.type != theirs.type
 
     def _compared(self, n: torch.fx.Node, name: str, result: torch.Tensor) -> torch.Tensor:
         """The value of the compiled graph after a comparison; PyTorch's where it has none."""
-        if name not in self.observed or not self.observed[name].fits(result.shape):
+        if name not in self.observed:
             self.unobserved += 1
             return result
         array, type = self.observed[name].as_in_model(result.shape)
@@ -278,12 +280,14 @@ def _departs(
 
 def observe(
     graph_values: Mapping[Any, np.ndarray],
-    origins: Mapping[str, tuple[Any, Sequence[int] | None]],
+    origins: Mapping[str, Origin],
     types: Mapping[str, TensorType],
 ) -> dict[str, Observed]:
     """What the compiled graph computed, by the model's names, with the types of the lowering."""
-    return {
-        name: Observed(graph_values[value], types[name], perm)
-        for name, (value, perm) in origins.items()
-        if value in graph_values
-    }
+    found = {}
+    for name, (value, moves) in origins.items():
+        if value in graph_values:
+            array = apply_moves(graph_values[value], moves)
+            if array is not None:
+                found[name] = Observed(array, types[name])
+    return found

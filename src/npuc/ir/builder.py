@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from npuc.ir.dtype import DType
-from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Value
+from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Origin, Value
+from npuc.ir.moves import Moves, before_reshape, before_transpose
 from npuc.ir.types import Quant, TensorType
 
 #: constants up to this size are compared by content, larger ones by the identity of their data
@@ -107,7 +108,7 @@ class Builder:
         self,
         outputs: Sequence[Value],
         name: str = "main",
-        origins: Mapping[str, tuple[Value, tuple[int, ...] | None]] | None = None,
+        origins: Mapping[str, Origin] | None = None,
     ) -> Graph:
         """The graph of everything emitted that an output, or a side effect, depends on."""
         kept = live_ops(self.ops, outputs)
@@ -117,27 +118,24 @@ class Builder:
         graph.origins = {k: v for k, v in found.items() if v is not None}
         return graph
 
-    def _alive(
-        self, value: Value, perm: tuple[int, ...] | None, alive: set[Value]
-    ) -> tuple[Value, tuple[int, ...] | None] | None:
-        """The live value that carries `value`, and the permutation against the model's."""
-        reshaped = False
+    def _alive(self, value: Value, moves: Moves, alive: set[Value]) -> Origin | None:
+        """The live value that carries what `value` does, and the moves from there."""
         while value not in alive:
+            perms = None  # by which `value` is a transpose of `source`
             if value in self.carried:
-                source, moved = self.carried[value]
+                source, order = self.carried[value]
+                perms = None if order is None else _inverse(order)
             elif value.op is not None and value.op.kind in MOVES:
-                perms = value.op.attrs.get("perms")
-                source, moved = value.op.operands[0], _inverse(perms) if perms else None
+                source, perms = value.op.operands[0], value.op.attrs.get("perms")
             else:
                 return None
-            if moved is not None:
-                if reshaped or (perm is not None and len(perm) != len(moved)):
-                    return None  # its axes are no longer those of the model's value
-                perm = moved if perm is None else tuple([perm[i] for i in moved])
-            elif source.type.shape != value.type.shape:
-                reshaped = True
+            shape = value.type.shape
+            if perms is not None:
+                moves = before_transpose(perms, moves)
+                shape = tuple([shape[i] for i in _inverse(perms)])
+            moves = before_reshape(source.type.shape, shape, moves)
             value = source
-        return value, perm
+        return value, moves
 
 
 def _inverse(perms: Sequence[int]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from npuc.ir.moves import Moves
 from npuc.ir.types import TensorType
 
 
@@ -106,20 +107,23 @@ class Op:
         return f"Op({self.kind}: {', '.join(map(repr, (r.type for r in self.results)))})"
 
 
+#: a value and how the model's value is made of it
+Origin = tuple[Value, Moves]
+
+
 @dataclass
 class Graph:
     """Inputs, ops in execution order, outputs.
 
     `origins` maps the name of a value of the user's model to the value that carries it here and
-    the permutation (None: none) by which that value is transposed against the model's. The shapes
-    may differ by dimensions of size 1: reshape before comparing.
+    the moves that make the model's elements of those here; its shape may still be another.
     """
 
     name: str
     inputs: tuple[Value, ...]
     ops: tuple[Op, ...]
     outputs: tuple[Value, ...]
-    origins: dict[str, tuple[Value, tuple[int, ...] | None]] = field(default_factory=dict)
+    origins: dict[str, Origin] = field(default_factory=dict)
 
     def readers(self) -> dict[Value, list[Op]]:
         """For each value the ops that read it, once per operand slot, in order."""
@@ -136,7 +140,7 @@ class Graph:
             for region in op.regions:
                 yield from region.walk()
 
-    def all_origins(self) -> dict[str, tuple[Value, tuple[int, ...] | None]]:
+    def all_origins(self) -> dict[str, Origin]:
         """The origins of this graph and of all regions in it, whose names begin with their path."""
         found = dict(self.origins)
         for op in self.ops:

@@ -7,6 +7,7 @@ from typing import Any
 
 from npuc.ir.builder import Builder
 from npuc.ir.graph import Graph, Op, Value
+from npuc.ir.moves import before_reshape
 from npuc.ir.types import Shape
 
 Rewrite = Callable[[Any, Op, tuple[Value, ...]], Sequence[Value] | None]
@@ -17,7 +18,8 @@ def sweep(graph: Graph, rewrite: Rewrite, builder: Builder) -> Graph:
 
     `rewrite(builder, op, operands)` gets each op with its operands already rebuilt and returns
     None to copy it or the values that stand for its results. A replacement of another shape than
-    the original's (dimensions of size 1 aside) loses its entry in `origins`. Regions are swept too, before their op.
+    the original's (dimensions of size 1 aside) loses its entry in `origins`. Regions are swept too,
+    before their op.
     """
     new = {v: builder.input(v.type, v.name) for v in graph.inputs}
     sweep_ops(graph, rewrite, builder, new)
@@ -55,10 +57,10 @@ def _sweep_region(
 def finish_mapped(graph: Graph, builder: Builder, new: dict[Value, Value]) -> Graph:
     """The new graph of `builder`, with the outputs and origins of `graph` mapped through `new`."""
     origins = {}
-    for name, (value, perm) in graph.origins.items():
+    for name, (value, moves) in graph.origins.items():
         mapped = new.get(value)
         if mapped is not None and _same_elements(mapped.type.shape, value.type.shape):
-            origins[name] = (mapped, perm)
+            origins[name] = (mapped, before_reshape(mapped.type.shape, value.type.shape, moves))
     return builder.finish([new[v] for v in graph.outputs], graph.name, origins)
 
 

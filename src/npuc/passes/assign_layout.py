@@ -12,7 +12,17 @@ from collections.abc import Sequence
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.dialects.tosa.infer import contents
 from npuc.errors import Unsupported
-from npuc.ir import Graph, Op, Quant, Shape, Value
+from npuc.ir import (
+    Graph,
+    Moves,
+    Op,
+    Origin,
+    Quant,
+    Shape,
+    Value,
+    before_reshape,
+    before_transpose,
+)
 from npuc.passes.layout.behaviour import (
     RESHAPES,
     data_operands,
@@ -60,8 +70,8 @@ def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Grap
         rebuild.run(op)
     outputs = [rebuild.as_in_graph(v) for v in graph.outputs]
     origins = {
-        name: rebuild.origin(value, perm)
-        for name, (value, perm) in graph.origins.items()
+        name: rebuild.origin(value, moves)
+        for name, (value, moves) in graph.origins.items()
         if views[value].root not in rebuild.reordered
     }
     return builder.finish(outputs, graph.name, origins)
@@ -210,20 +220,21 @@ class _Rebuild:
             Quant(quant.scale, quant.zero_point, axis, quant.qmin, quant.qmax),
         )  # fmt: skip
 
-    def origin(self, value: Value, perm: Perm | None) -> tuple[Value, Perm | None]:
-        """The new value that carries what `value` does, and the permutation against the model's."""
-        view = self.views[value]
+    def origin(self, value: Value, moves: Moves) -> Origin:
+        """The new value that carries what `value` does, and the moves that make the model's."""
+        view, shape = self.views[value], value.type.shape
         versions = self.versions[view.root]
         if view.order in versions:
-            return versions[view.order][0], perm
+            new, _ = versions[view.order]
+            return new, before_reshape(new.type.shape, shape, moves)
         new, have = next(iter(versions.values()))
-        soft = [i for i, a in enumerate(view.axes) if a is None]
-        moved = [view.axes.index(a) for a in have if a is not None]
         if len(have) == len(view.axes):
-            moved = list(permutation(view.axes, have))
+            order = permutation(view.axes, have)
         else:
-            moved = soft + moved
-        return new, tuple(moved) if perm is None else tuple([perm[i] for i in moved])
+            ones = [i for i, a in enumerate(view.axes) if a is None]
+            order = (*ones, *[view.axes.index(a) for a in have if a is not None])
+        moves = before_transpose([order.index(i) for i in range(len(order))], moves)
+        return new, before_reshape(new.type.shape, tuple([shape[i] for i in order]), moves)
 
 
 def _key(axis: int | None) -> int:

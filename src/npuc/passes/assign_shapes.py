@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.dialects.tosa.infer import contents
-from npuc.ir import DType, Graph, Op, TensorType, Value
+from npuc.ir import DType, Graph, Op, TensorType, Value, before_reshape
 from npuc.passes.layout.behaviour import Free, data_operands, free_behaviour
 from npuc.passes.layout.build_problem import captured_values
 from npuc.passes.layout.frames import (
@@ -54,9 +54,10 @@ def _assign(graph: Graph, builder: OpBuilder, outer: dict[Value, Value]) -> Grap
         if not is_rename(op):
             rebuild.run(op)
     outputs = [rebuild.as_in_graph(v) for v in graph.outputs]
-    origins = {
-        name: (rebuild.new[roots.get(v, v)], perm) for name, (v, perm) in graph.origins.items()
-    }
+    origins = {}
+    for name, (value, moves) in graph.origins.items():
+        new = rebuild.new[roots.get(value, value)]
+        origins[name] = (new, before_reshape(new.type.shape, value.type.shape, moves))
     return builder.finish(outputs, graph.name, origins)
 
 

@@ -9,6 +9,7 @@ cycles (U55), 396k to 200k (U85); joined along the channels, behind RESHAPEs, ev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,23 +83,31 @@ def _match(last: Op, uses: dict[Value, int]) -> DepthToSpace | None:
     while value.op is not None and value.op.kind in MOVES and uses[value] == 1:
         moves.append(value.op)
         value = value.op.operands[0]
-    source, chain = value, []
+    source, found = value, find_convolution(value, uses)
+    if found is None or uses[source] != 1 or not source.type.is_static:
+        return None
+    if not any(m.kind == "tosa.TRANSPOSE" for m in moves):
+        return None
+    channels = _channels(moves[::-1], source.type.ints, last.results[0].type.ints)
+    return None if channels is None else DepthToSpace(*found, channels)
+
+
+def find_convolution(value: Value, uses: Mapping[Value, int]) -> tuple[Op, tuple[Op, ...]] | None:
+    """The CONV2D with constant weights that `value` comes from, and the operators between.
+
+    These are its RESCALE and unary ones, in order; all but the last have one reader.
+    """
+    chain, end = [], value
     while is_unary(value.op) or (value.op is not None and value.op.kind == "tosa.RESCALE"):
-        if uses[value] != 1 or value.op is None:
+        if value.op is None or (value is not end and uses[value] != 1):
             return None
         chain.append(value.op)
         value = value.op.operands[0]
     conv = value.op
     if conv is None or conv.kind != "tosa.CONV2D" or not chain or uses[value] != 1:
         return None
-    if not all(v.is_const for v in conv.operands[1:]) or not source.type.is_static:
-        return None
-    if not all(v.is_const for op in chain for v in op.operands[1:]):
-        return None
-    if not any(m.kind == "tosa.TRANSPOSE" for m in moves):
-        return None
-    channels = _channels(moves[::-1], source.type.ints, last.results[0].type.ints)
-    return None if channels is None else DepthToSpace(conv, tuple(chain[::-1]), channels)
+    constants = (v for op in (conv, *chain) for v in op.operands[1:])
+    return (conv, tuple(chain[::-1])) if all(v.is_const for v in constants) else None
 
 
 def _channels(moves: list[Op], before: tuple[int, ...], after: tuple[int, ...]) -> Index | None:
@@ -125,27 +134,29 @@ def _channels(moves: list[Op], before: tuple[int, ...], after: tuple[int, ...]) 
 def _rows(b: OpBuilder, match: DepthToSpace, operands: tuple[Value, ...], last: Op) -> Value:
     """The convolution of every row of the enlarged pixels, joined."""
     out = last.results[0].type
-    parts = [_part(b, match, operands, row.reshape(-1)) for row in match.channels]
+    parts = [
+        convolve_channels(b, match.conv, match.chain, operands, row.reshape(-1))
+        for row in match.channels
+    ]
     # [1, H, W, (j, c)] beside each other along the width: in memory h, i, w, j, c
     joined = b.CONCAT(*parts, axis=2, quant=out.quant)
     return b.RESHAPE(joined, out.ints, quant=out.quant)  # type: ignore[no-any-return]
 
 
-def _part(b: OpBuilder, match: DepthToSpace, operands: tuple[Value, ...], channels: Index) -> Value:
-    """The convolution and what follows it for some of its channels."""
+def convolve_channels(
+    b: OpBuilder, conv: Op, chain: tuple[Op, ...], operands: tuple[Value, ...], channels: Index
+) -> Value:
+    """The convolution, on `operands`, and what follows it, for some of its channels."""
     x, weights, bias, *zero_points = operands
-    count = len(match.channels.reshape(-1))
-    type = match.conv.results[0].type
+    type = conv.results[0].type
+    count = type.ints[-1]
     type = type.with_(shape=(*type.shape[:3], channels.size))
     chosen = (_chosen(b, weights, channels, count), _chosen(b, bias, channels, count))
-    (y,) = b.emit(
-        match.conv.kind, (x, *chosen, *zero_points), match.conv.attrs, [type], loc=match.conv.loc
-    )
-    for op in match.chain:
+    (y,) = b.emit(conv.kind, (x, *chosen, *zero_points), conv.attrs, [type], loc=conv.loc)
+    for op in chain:
         old = op.results[0].type
-        constants = op.operands[1:]
-        if op.name == "RESCALE":
-            constants = tuple(_chosen(b, v, channels, count) for v in constants)
+        rows = count if op.name == "RESCALE" else 0  # a TABLE may be as long as there are channels
+        constants = tuple(_chosen(b, v, channels, rows) for v in op.operands[1:])
         types = [old.with_(shape=y.type.shape)]
         (y,) = b.emit(op.kind, (y, *constants), op.attrs, types, loc=op.loc)
     return y
@@ -154,6 +165,6 @@ def _part(b: OpBuilder, match: DepthToSpace, operands: tuple[Value, ...], channe
 def _chosen(b: OpBuilder, constant: Value, channels: Index, count: int) -> Value:
     """The rows of a constant per output channel that `channels` names; others as they are."""
     type = constant.type
-    if type.shape[:1] != (count,) or count == 1:
+    if type.shape[:1] != (count,) or count < 2:
         return b.const(constant.array, type.dtype, type.quant)
     return b.const(constant.array[channels], type.dtype)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from npuc.dialects.tosa import Limits, OpBuilder
 from npuc.errors import Unsupported
-from npuc.ir import Graph, Op, Value, sweep
+from npuc.ir import Graph, Op, Value, before_transpose, sweep
 from npuc.passes.assign_layout import assign_layout
 from npuc.passes.layout.behaviour import reads_sizes
 from npuc.passes.layout.build_problem import captured_values, count_bytes
@@ -123,11 +123,11 @@ def _rebuilt(
         new[v] if p is None else b.transpose(new[v], _inverse(p))
         for v, p in zip(region.outputs, outputs, strict=True)
     ]
-    origins = {name: (new[v], p) for name, (v, p) in region.origins.items()}
-    for name, (value, perm) in region.origins.items():
+    origins = {name: (new[v], moves) for name, (v, moves) in region.origins.items()}
+    for name, (value, moves) in region.origins.items():
         if value in taken:
             made, order = taken[value]
-            origins[name] = (made, order if perm is None else tuple([perm[i] for i in order]))
+            origins[name] = (made, before_transpose(_inverse(order), moves))
     return b.finish(given, region.name, origins)
 
 

@@ -28,7 +28,7 @@ def separate_rescales(graph: Graph, limits: Limits) -> Graph:
         changed = any(a is not b for a, b in zip(operands, op.operands, strict=True))
         ops.append(_rebuilt(op, tuple(operands)) if changed else op)
         new.update(zip(op.results, ops[-1].results, strict=True))
-    origins = {name: (new.get(v, v), perm) for name, (v, perm) in graph.origins.items()}
+    origins = {name: (new.get(v, v), moves) for name, (v, moves) in graph.origins.items()}
     outputs = tuple(new.get(v, v) for v in graph.outputs)
     return Graph(graph.name, graph.inputs, tuple(ops), outputs, origins)
 

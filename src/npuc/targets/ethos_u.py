@@ -18,20 +18,21 @@ FAMILIES = {
 #: integers of the size of a float
 WORDS = {DType.FP16: DType.INT16, DType.BF16: DType.INT16, DType.FP32: DType.INT32}
 EXTENSIONS = frozenset({"EXT-INT16", "EXT-INT4", "EXT-DOUBLEROUND"})
-_U55_PASSES = (
-    *TOSA_PASSES, "fuse_depth_to_space", "cheapen_tiles", "cheapen_rescales_u55", "merge_tables",
-    "cheapen_concats", "cheapen_sums", "halve_maxima", "cheapen_reductions", "cheapen_transposes",
-    "separate_rescales",  # last: a builder would merge them again
+_PASSES = (
+    *TOSA_PASSES, "fuse_depth_to_space", "split_heads", "merge_heads", "cheapen_tiles",
+    "cheapen_widenings",
 )  # fmt: skip
-PASSES = {
-    "EthosU55": _U55_PASSES,
-    "EthosU65": _U55_PASSES,
-    "EthosU85": (
-        *TOSA_PASSES, "fuse_depth_to_space", "cheapen_tiles", "cheapen_rescales", "merge_tables",
-        "cheapen_concats", "halve_maxima", "cheapen_reductions", "halve_sums", "cheapen_transposes",
-        "interleave_planes", "split_transposes", "separate_rescales",
-    ),
-}  # fmt: skip
+# separate_rescales has to be last: a builder would merge them again.
+_U55_PASSES = (
+    *_PASSES, "cheapen_rescales_u55", "merge_tables", "cheapen_concats", "cheapen_sums",
+    "halve_maxima", "cheapen_reductions", "cheapen_transposes", "separate_rescales",
+)  # fmt: skip
+_U85_PASSES = (
+    *_PASSES, "cheapen_rescales", "merge_tables", "cheapen_concats", "halve_maxima",
+    "cheapen_reductions", "halve_sums", "cheapen_transposes", "interleave_planes",
+    "split_transposes", "separate_rescales",
+)  # fmt: skip
+PASSES = {"EthosU55": _U55_PASSES, "EthosU65": _U55_PASSES, "EthosU85": _U85_PASSES}
 
 
 def ethos_u_target(name: str) -> Target:

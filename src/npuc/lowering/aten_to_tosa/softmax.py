@@ -84,25 +84,41 @@ def _narrow(b: TosaBuilder, y: Value, dtype: DType) -> Value:
 def integer_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
     """Form A of the measured ones: full-size tensors of 16 bits, 32 bits only per row.
 
-    e = exp(x - max) * 32767 by table; s = sum of e; y = e * 2**29 / s * 2**-29 / scale.
+    e = exp(x - max) * 32767 by table; s = sum of e; y = e * 2**30 / s * 2**-30 / scale.
     """
     _, out = _parameters(b, x)
+    assert out.quant is not None
     rows = as_rows(b, x, dim)
     e = _exponentials(b, rows, reduce_max(b, rows))
     total = b.REDUCE_SUM(_as_int32(b, e), axis=2)
-    if out.quant is not None and out.quant.s < FINE_STEP:
-        t, n = precise_reciprocal(b, total)
-        wide = shifted_right(b, t, b.SUB(number(b, t, 16), n))  # 2**44 / total
-        product, bits = multiply(b, _as_int32(b, e), wide, 14), 30
-    else:
-        t, n = reciprocal(b, total)
-        twice = b.LOGICAL_LEFT_SHIFT(t, number(b, t, 1))
-        r = shifted_right(b, twice, b.SUB(number(b, t, 16), n))  # 2**30 / total
-        if e.type.dtype is DType.INT16:
-            r = _as_int32(b, b.rescale(r, 1.0, DType.INT16))
-        product, bits = multiply(b, _as_int32(b, e), r), 30
-    y = b.requantize(product, np.float64(2.0**-bits), out)
+    y = (_fine_quotients if out.quant.s < FINE_STEP else _quotients)(b, e, total, out)
     return from_rows(b, y, x.type.ints, dim)
+
+
+def _quotients(b: TosaBuilder, e: Value, total: Value, out: TensorType) -> Value:
+    """e / total as `out`, by a reciprocal of 16 bits for each row."""
+    t, n = reciprocal(b, total)
+    twice = b.LOGICAL_LEFT_SHIFT(t, number(b, t, 1))
+    r = shifted_right(b, twice, b.SUB(number(b, t, 16), n))  # 2**30 / total
+    if e.type.dtype is DType.INT16:
+        r = _as_int32(b, b.rescale(r, 1.0, DType.INT16))
+    return b.requantize(multiply(b, _as_int32(b, e), r), np.float64(2.0**-30), out)
+
+
+def _fine_quotients(b: TosaBuilder, e: Value, total: Value, out: TensorType) -> Value:
+    """e / total as `out`, by a reciprocal of 30 bits for each row.
+
+    1 / step of `out` is part * 2**exponent. `part` goes into the reciprocal, the rest is the shift
+    of the product: Ethos-U takes no other scale into a product of INT32.
+    """
+    assert out.quant is not None
+    part, exponent = np.frexp(1 / out.quant.s)
+    t, n = precise_reciprocal(b, total)
+    t = multiply(b, t, number(b, t, round(part * 2**30)), 30)
+    r = shifted_right(b, t, b.SUB(number(b, t, 16), n))  # 2**44 / total * part
+    shift = max(int(44 - exponent), 14)  # with less, INT32 might overflow
+    product = multiply(b, _as_int32(b, e), r, shift)
+    return b.requantize(product, out.quant.s * 2.0 ** (float(exponent) + shift - 44), out)
 
 
 def integer_log_softmax(b: TosaBuilder, x: Value, dim: int) -> Value:
