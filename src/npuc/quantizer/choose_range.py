@@ -61,7 +61,7 @@ class Side:
 
     def clipping(self, ends: Tensor) -> Tensor:
         """For each end, the expected sum of the squares of what is cut off."""
-        end = ends[:, None]
+        end = ends.clamp(max=self.limit)[:, None]
         cut, _ = self._squares_beyond(end, end)
         if math.isfinite(self.limit):  # what lies beyond it counts as the limit
             beyond, count = self._squares_beyond(torch.full_like(end, self.limit), end)
