@@ -140,10 +140,12 @@ def refuse_open_sizes(graph: Graph, target: str) -> None:
             axes = ", ".join(f"axis {axis} is {_size(dim)}" for axis, dim in open_dims)
             symbols = dict.fromkeys(s for _, dim in open_dims for s in dim.symbols)
             example = ", ".join(f"{s.name!r}: {s.hi or s.lo}" for s in symbols)
+            options = " ".join(f"--size {s.name}={s.hi or s.lo}" for s in symbols)
             reasons.append(Reason(
                 f"input {value.name}", "",
                 f"{axes}, known only at run time, and {target} takes fixed sizes",
-                f"compile once per size with sizes={{{example}}}, or without dynamic_shapes",
+                f"compile once per size with sizes={{{example}}} (npuc compile {options}), "
+                "or without dynamic_shapes",
             ))  # fmt: skip
     if reasons:
         raise Unsupported(reasons)

@@ -9,6 +9,7 @@ import torch.utils._pytree as pytree
 
 from npuc.frontend.program import Program
 from npuc.frontend.symbolic import hint_of
+from npuc.ir import SymDim
 from npuc.ir.fit_sizes import misfit
 
 
@@ -36,9 +37,11 @@ def random_inputs(program: Program) -> Any:
 
 
 def _sizes_seen(program: Program) -> dict[str, int]:
-    """The size of each symbol that the export saw."""
+    """The size that the export saw of each symbol that is still open."""
     seen: dict[str, int] = {}
     for node in program.placeholders:
         value = node.meta["val"]
-        misfit(program.sizes.shape(value), [hint_of(d) for d in value.shape], seen)
+        sizes = zip(program.sizes.shape(value), map(hint_of, value.shape), strict=True)
+        still_open = [(dim, hint) for dim, hint in sizes if isinstance(dim, SymDim)]
+        misfit([dim for dim, _ in still_open], [hint for _, hint in still_open], seen)
     return seen

@@ -18,6 +18,8 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "Add": operator.add, "Mul": operator.mul, "FloorDiv": operator.floordiv,
     "CleanDiv": operator.floordiv, "Mod": operator.mod, "PythonMod": operator.mod,
     "Max": torch.sym_max, "Min": torch.sym_min, "Pow": operator.pow,
+    "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv, "ToFloat": torch.sym_float,
+    "FloatPow": operator.pow,
 }  # fmt: skip
 
 
@@ -50,9 +52,9 @@ def _sources(graph: Graph) -> dict[Any, tuple[Node, int]]:
 
 
 def _replaced(argument: Any, graph: Graph, known: dict[Any, Any]) -> Any:
-    if not isinstance(argument, torch.SymInt):
+    if not isinstance(argument, (torch.SymInt, torch.SymFloat)):
         return argument
-    fixed = argument.node.maybe_as_int()
+    fixed = argument.node.maybe_as_int() if isinstance(argument, torch.SymInt) else None
     if fixed is not None:
         return int(fixed)
     made = _node_of(argument.node.expr, graph, known)
@@ -63,6 +65,8 @@ def _node_of(expr: Any, graph: Graph, known: dict[Any, Any]) -> Any:
     """The node (or number) of a sympy expression, behind the inputs; None where there is none."""
     if expr.is_Integer:
         return int(expr)
+    if expr.is_number:
+        return float(expr)
     found = known.get(expr)
     if isinstance(found, Node):
         return found

@@ -73,7 +73,7 @@ def _atom(b: OpBuilder, atom: Atom) -> Value:
     return b.MAX_SHAPE(size_value(b, atom.a), size_value(b, atom.b))  # type: ignore[no-any-return]
 
 
-def _read(b: OpBuilder, size: SymDim) -> Value | None:
+def _read(b: OpBuilder, size: Dim) -> Value | None:
     """DIM of an input that has this size."""
     for value in b.inputs:
         for axis, dim in enumerate(value.type.shape):

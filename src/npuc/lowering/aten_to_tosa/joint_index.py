@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuc.dialects.tosa.infer import broadcast
-from npuc.ir import DType, Value
+from npuc.ir import DType, Shape, TensorType, Value
 from npuc.lowering.aten_to_tosa.rows import affine, non_negative, reshaped_index
 from npuc.lowering.aten_to_tosa.shape import transposed
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -69,7 +69,8 @@ def joint_index(b: TosaBuilder, x: Value, indices: Sequence[Value | None]) -> Jo
     front = [d for d in others if d < dims[0]] if together else []
     back = [d for d in others if d not in front]
     rank = max(v.type.rank for _, v in places)
-    picked = broadcast([(1,) * (rank - v.type.rank) + v.type.shape for _, v in places])
+    wide = TensorType(DType.INT32, broadcast([_with_rank(v.type.shape, rank) for _, v in places]))
+    picked = wide.ints
     index = _joined(b, [(v, shape[d]) for d, v in places], rank)
     rows = math.prod(shape[d] for d in dims)
     return JointIndex(
@@ -77,9 +78,13 @@ def joint_index(b: TosaBuilder, x: Value, indices: Sequence[Value | None]) -> Jo
         head=tuple(shape[d] for d in front),
         rows=rows,
         tail=tuple(shape[d] for d in back),
-        picked=picked,  # type: ignore[arg-type]
+        picked=picked,
         index=reshaped_index(b, index, (1, math.prod(picked)), rows),
     )
+
+
+def _with_rank(shape: Shape, rank: int) -> Shape:
+    return (1,) * (rank - len(shape)) + tuple(shape)
 
 
 def _joined(b: TosaBuilder, parts: Sequence[tuple[Value, int]], rank: int) -> Value:
