@@ -99,11 +99,18 @@ def explain(
     progress: bool | None = None,
 ) -> Coverage:
     """What of the model can be on `target`, per op, with the reason where not. Arguments as compile."""
+    from npuc.lowering.lower import Verdict
+
     job = _Job(target, "float", "contiguous", False)
     imported = job.front_end(
         model, example_inputs, quantization, calibration, (dynamic_shapes, sizes), progress
     )
-    return Coverage(job.lower(imported).verdicts, job.target.name)
+    try:
+        verdicts = job.lower(imported).verdicts
+    except Unsupported as refusal:  # of the inputs, and so of every op
+        ops = [op for op in imported.ops if op.kind != "const"]
+        verdicts = [Verdict(o.results[0].name, o.kind, o.loc, refusal.reasons[0]) for o in ops]
+    return Coverage(verdicts, job.target.name)
 
 
 class _Job:
@@ -193,10 +200,10 @@ class _Job:
 
     def lower(self, graph: Graph) -> Any:
         """The lowered graph with a verdict per op."""
-        from npuc.frontend.name_sizes import refuse_open_sizes
+        from npuc.frontend.name_sizes import refuse_open_sizes, takes_open_sizes
         from npuc.lowering.lower import lower
 
-        if "EXT-SHAPE" not in getattr(self.target.limits, "extensions", ()):
+        if not takes_open_sizes(self.target.limits):
             refuse_open_sizes(graph, self.target.name)
         with self.stage("lower"):
             lowered = lower(graph, self.target.limits, self.target.families)
