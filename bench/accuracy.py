@@ -3,8 +3,8 @@
     python bench/accuracy.py [NETWORK ...] [--varied] [--target T ...] [--peer]
 
 Without names: the examples; with --varied those of `varied.py`. Each is calibrated with what the
-example brings and measured on eight samples that calibration did not see, over all of them
-together, in dB per output. With --peer, ExecuTorch's own quantizer takes the same samples in a
+example brings, and measured in dB per output over samples that calibration did not see; the mean of
+several calibrations. With --peer, ExecuTorch's own quantizer takes the same samples in a
 process of its own; its figure is that of PyTorch's quantized graph, before any lowering.
 """
 
@@ -15,7 +15,9 @@ import json
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 warnings.filterwarnings("ignore")
 
@@ -30,18 +32,22 @@ EXTENSIONS = {("a16w8", "tosa-1.0+int"): "tosa-1.0+int+int16"}
 
 
 def measure(name: str, target: str, recipe: str) -> str:
-    """SQNR of each output in dB, and the ops that stay float; the first line of an error."""
+    """SQNR of each output in dB; the first line of an error."""
     import npuc
 
     model, inputs, calibration = networks.get(name)
-    try:
+
+    def compiled(samples: list[Any]) -> Callable[..., Any]:
         c = npuc.compile(
             model, inputs, target=EXTENSIONS.get((recipe, target), target), quantization=recipe,
-            calibration=calibration(), progress=False,
+            calibration=samples, progress=False,
         )  # fmt: skip
+        return c.run
+
+    try:
+        return listed(networks.mean_sqnr(model, calibration, compiled))
     except npuc.NpucError as error:
         return str(error).splitlines()[0][:160]
-    return listed(networks.sqnr(model, c.run, calibration(*networks.UNSEEN)))
 
 
 def run_peer(name: str) -> dict[str, str]:

@@ -75,8 +75,11 @@ def accuracies(model, inputs, calibration):
     found = {}
     for recipe in ("int8", "a16w8"):
         try:
-            module = quantized(program, calibration(), recipe)
-            found[recipe] = networks.sqnr(model, module, calibration(*networks.UNSEEN))
+            found[recipe] = networks.mean_sqnr(
+                model,
+                calibration,
+                lambda samples, recipe=recipe: quantized(program, samples, recipe),
+            )
         except Exception as error:
             found[recipe] = f"{type(error).__name__}: {error}"[:200]
     return found
