@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 #: reasons in a message; the others are in `Unsupported.reasons`
 MOST_SHOWN = 20
@@ -14,10 +15,11 @@ class NpucError(Exception):
 
     `what` is the only required part. The parts are joined in one form:
     "{what} at {where}: {why}; {hint}". `left` is the compilation that was made and checked before a
-    vendor's tool failed, where there is one.
+    vendor's tool failed, `files` by suffix what that tool left.
     """
 
     left: Any = None
+    files: Mapping[str, bytes] = {}
 
     def __init__(self, what: str, where: str = "", why: str = "", hint: str = "") -> None:
         super().__init__(what, where, why, hint)

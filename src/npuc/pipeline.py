@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from npuc.boundary import describe, io_orders
 from npuc.compilation import Compilation, Coverage
-from npuc.errors import BadInput, Unsupported
+from npuc.errors import BadInput, NpucError, Unsupported
 from npuc.ir import Graph, TensorType, pause_collection
 from npuc.targets.target import Target
 
@@ -60,7 +60,8 @@ def compile(
         (`npuc.executorch.compile_partly.PartlyDelegated`).
 
     Raises Unsupported with `.reasons` when an op cannot be on the target, BadInput for what the
-    user gave, ToolMissing without the target's tool and CheckFailed when the result is wrong.
+    user gave, ToolMissing without the target's tool and CheckFailed when the result is wrong. Where
+    only the vendor's tool fails, `.left` of the error is the checked compilation without it.
     """
     _choose("format", format, FORMATS)
     job = _Job(target, io, io_layout, keep_stages)
@@ -79,6 +80,7 @@ def compile(
     result = job.finish(lowered, name)
     if check:
         job.check(result)
+    job.package(result)
     if format == "pte":
         from npuc.executorch.pte import as_pte
 
@@ -241,6 +243,19 @@ class _Job:
             io_form=self.io,
             program=self.program,
         )
+
+    def package(self, c: Compilation) -> None:
+        """Make the vendor's file of what is checked; what fails then leaves `c` as it is."""
+        if self.target.package is None:
+            return
+        ordered = replace(self.target, orders=io_orders(c.io))
+        with self.stage("package"):
+            try:
+                c.output = self.target.package(c.graph, c.output, ordered)
+            except NpucError as error:
+                c.output = replace(c.output, files={**c.output.files, **error.files})
+                error.left = c
+                raise
 
     def check(self, c: Compilation) -> None:
         """Execute `c` on the example inputs, compare with PyTorch, and keep the report in it."""

@@ -104,6 +104,9 @@ def test_failures(sdk: Sdk, how: str, why: str) -> None:
     with pytest.raises(NpucError, match=why) as failure:
         compiled(timeout=1 if how == "hang" else 60)
     assert "artifact=tflite" in str(failure.value)
+    left = failure.value.left
+    assert left.check is not None, "the TFLite file is there and checked"
+    assert b"stand-in converter" in left.output.files[".converter.log"]
 
 
 def test_target_that_the_sdk_does_not_have(sdk: Sdk, checked: bytes) -> None:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from npuc.errors import BadInput, ToolMissing
+from npuc.errors import BadInput, NpucError, ToolMissing
 from npuc.serialize.read_tflite import read_tflite
 from npuc.targets.neutron_payload import read_payload
 
@@ -141,7 +141,7 @@ def test_the_host_transposes_without_format_conversion(sdk: Sdk, tmp_path: Path)
     assert payload.input_formats == payload.output_formats == (1,)
     converted = read_tflite((tmp_path / "tag0_neutron.et.tflite").read_bytes()).subgraphs[0]
     assert converted.tensors[converted.inputs[0]].shape == (1, 8, 8, 3)
-    assert "stand-in" in (tmp_path / "tag0_converter.log").read_text()
+    assert "stand-in" in (tmp_path / "tag0.converter.log").read_text()
 
 
 def test_what_neutron_lacks_stays_on_the_host(sdk: Sdk) -> None:
@@ -179,6 +179,13 @@ def test_without_the_converter_the_checked_file_is_left(tmp_path: Path) -> None:
         lowered(Net(), intermediates_dir=str(tmp_path))
     file = read_tflite((tmp_path / "tag0_pure.et.tflite").read_bytes())
     assert any(op.name == "CONV_2D" for op in file.subgraphs[0].operators)
+
+
+def test_the_log_of_a_failure_is_left(sdk: Sdk, tmp_path: Path) -> None:
+    sdk("raise")
+    with pytest.raises(NpucError, match="Unable to convert"):
+        lowered(Net(), intermediates_dir=str(tmp_path))
+    assert "stand-in converter" in (tmp_path / "tag0.converter.log").read_text()
 
 
 def test_spec_of_nxp() -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
+from click.testing import CliRunner
 from torch import Tensor, nn
 
 import npuc
+from npuc.cli.main import cli
 from npuc.errors import BadInput, ToolMissing, Unsupported
+from npuc.serialize.read_tflite import read_tflite
 from npuc.targets.neutron_policy import OPERATORS
 from npuc.targets.target import Target
 
@@ -72,6 +76,19 @@ def test_what_needs_the_converter(artifact: str) -> None:
         compiled(
             nn.Conv2d(8, 4, 3), IMAGE, target=Target.named("neutron-imxrt700", artifact=artifact)
         )
+
+
+def test_the_command_leaves_the_checked_file(tmp_path: Path) -> None:
+    model = tmp_path / "small.py"
+    model.write_text("import torch\nmodel = lambda: (torch.nn.Conv2d(3, 4, 3).eval(), "
+                     "(torch.randn(1, 3, 8, 8),))\n")  # fmt: skip
+    result = CliRunner().invoke(
+        cli, ["compile", f"{model}:model", "-t", "neutron-imxrt700", "-q", "int8", "--quiet",
+              "-o", str(tmp_path / "out"), "--option", "artifact=payload"],
+    )  # fmt: skip
+    assert isinstance(result.exception, ToolMissing)
+    assert "left:" in result.output
+    assert read_tflite((tmp_path / "out" / "small.tflite").read_bytes()).subgraphs
 
 
 def test_pte_needs_the_converter() -> None:

@@ -61,13 +61,20 @@ def compile_command(
 
     chosen = find_target(target, _parse_options(options))
     source, inputs, name = load_model(model)
-    result = compile_model(
-        source, inputs, target=chosen, quantization=quantization, name=name,
-        calibration=load_calibration(calib) if calib else None, io=io, io_layout=io_layout,
-        check=not no_check, progress=False if quiet or as_json else None, format=format_name,
-        sizes=_parse_sizes(sizes),
-    )  # fmt: skip
-    paths = result.save(output or f"build/{name}", name)
+    folder = output or f"build/{name}"
+    try:
+        result = compile_model(
+            source, inputs, target=chosen, quantization=quantization, name=name,
+            calibration=load_calibration(calib) if calib else None, io=io, io_layout=io_layout,
+            check=not no_check, progress=False if quiet or as_json else None, format=format_name,
+            sizes=_parse_sizes(sizes),
+        )  # fmt: skip
+    except NpucError as error:
+        if error.left is not None:
+            path = error.left.save(folder, name)[0]
+            click.echo(f"left: {path}, which the vendor's tool was given", err=True)
+        raise
+    paths = result.save(folder, name)
     if as_json:
         print(json.dumps({**result.as_dict(), "files": [str(p) for p in paths]}, indent=1))
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from npuc.frontend.fx_targets import aten_op
 from npuc.frontend.splice import kind_of
 from npuc.ir import Graph
 from npuc.serialize.read_tflite import read_tflite
+from npuc.targets.neutron import package_neutron
+from npuc.targets.neutron_converter import LOG
 from npuc.targets.neutron_profile import kernels_of
 from npuc.targets.target import Artifact
 
@@ -53,22 +55,26 @@ class NeutronBackend(BackendDetails):  # type: ignore[misc]
         )
         target = spec.target()
         delegate = lower_delegate(whole_of(edge_program, tag), target)
-        graph, checked = finish_delegate(delegate, target.with_options({"artifact": "tflite"}))
-        files = {f"{tag}_pure.et.tflite": checked.data}
+        graph, plain = finish_delegate(delegate, target)
+        record = NeutronRecord.of(delegate, plain.data)
+        _write(spec.intermediates_dir, {f"{tag}_pure.et.tflite": plain.data})
+        ordered = replace(target, orders=(record.inputs, record.outputs))
         try:
-            graph, artifact = finish_delegate(delegate, target)
-        except NpucError:
-            _write(spec.intermediates_dir, files)
+            artifact = package_neutron(graph, plain, ordered)
+        except NpucError as error:
+            _write(spec.intermediates_dir, {f"{tag}{k}": v for k, v in error.files.items()})
             raise
-        files[f"{tag}_neutron.et.tflite"] = artifact.files[".npu.tflite"]
-        files[f"{tag}_converter.log"] = artifact.files[".converter.log"]
-        _write(spec.intermediates_dir, files)
+        made = {
+            f"{tag}_neutron.et.tflite": artifact.files[".npu.tflite"],
+            f"{tag}{LOG}": artifact.files[LOG],
+        }
+        _write(spec.intermediates_dir, made)
         selection = artifact.files.get(".kernel_selection.c")
         if selection is not None:  # where the build of the firmware looks for it
             _write(spec.intermediates_dir or ".", {f"_kernel_selection_{tag}.c": selection})
         told = {
             "debug_handle_map": _handles(edge_program, delegate, graph, artifact),
-            RECORD: NeutronRecord.of(delegate, checked.data),
+            RECORD: record,
         }
         return PreprocessResult(processed_bytes=artifact.data, **told)
 
@@ -199,7 +205,7 @@ def _handles(
     ops = [op for op in graph.ops if op.kind != "const"]
     main = read_tflite(artifact.files[".tflite"]).subgraphs[0]
     makers = {main.tensors[t].name: i for i, op in enumerate(main.operators) for t in op.outputs}
-    kernels = kernels_of(artifact.files[".converter.log"].decode(errors="replace"), makers)
+    kernels = kernels_of(artifact.files[LOG].decode(errors="replace"), makers)
     found: dict[int, tuple[int, ...]] = {}
     for number, operators in enumerate(kernels):
         names = [ops[i].loc.name for i in operators]

@@ -11,7 +11,14 @@ from npuc.dialects.tflite import TfliteLimits
 from npuc.errors import BadInput, NpucError, Reason, Unsupported
 from npuc.ir import Graph
 from npuc.serialize.read_tflite import read_tflite
-from npuc.targets.neutron_converter import Settings, convert_for_neutron, find_sdk
+from npuc.targets.neutron_converter import (
+    INSTALL,
+    LOG,
+    TOOL,
+    Settings,
+    convert_for_neutron,
+    find_sdk,
+)
 from npuc.targets.neutron_io import channels_last, leave_transposes
 from npuc.targets.neutron_payload import Port, build_payload, read_converted, single_graph
 from npuc.targets.neutron_policy import CHIPS, fusing_policy, idle, policy_of
@@ -118,6 +125,7 @@ def neutron_target(name: str, options: Mapping[str, Any] | None = None) -> Targe
     return Target(
         name, f"{chip.description}, {chip.subsystem} NPU (NXP's converter){known}", limits,
         finish_neutron, "tflite", ("neutron",), PASSES, prepare=_prepare, demands=DEMANDS, idle=idle,
+        package=package_neutron,
     )  # fmt: skip
 
 
@@ -129,27 +137,29 @@ def _prepare(graph: Graph, target: Target) -> Graph:
 
 
 def finish_neutron(graph: Graph, target: Target) -> Artifact:
-    """The payload, or the TFLite file that is wanted or possible; see `Options`.
-
-    Raises Unsupported for a graph that computes nothing, ToolMissing without NXP's converter where
-    the artifact needs it, NpucError where its result is no payload.
-    """
+    """The TFLite file of a graph. Raises Unsupported for one that computes nothing."""
     from npuc.serialize.tflite_flatbuffer import serialize
 
-    options = Options.of(target.options, target.name)
     why = idle(graph)
     if why is not None:
         raise Unsupported(Reason(graph.name, "", why, "leave it to the host"))
-    data = serialize(graph)
     performance = {**count_operators(graph), "cpu_operators": cpu_operators(graph, target)}
-    plain = Artifact(data, ".tflite", performance=performance)
+    return Artifact(serialize(graph), ".tflite", performance=performance)
+
+
+def package_neutron(graph: Graph, plain: Artifact, target: Target) -> Artifact:
+    """The payload, or the TFLite file that is wanted or possible; see `Options`.
+
+    plain: the checked TFLite file of `graph`. Raises ToolMissing without NXP's converter where the
+    artifact needs it, NpucError where it fails or its result is no payload.
+    """
+    options = Options.of(target.options, target.name)
     if options.artifact == "tflite":
         return plain
     if options.artifact is None and find_sdk() is None:
         warnings.warn(
             f"the artifact is the checked TFLite file: what runs on {target.name} is made from it by "
-            "NXP's converter (eiq_neutron_sdk), which is not installed here; artifact='tflite' asks "
-            "for this file",
+            f"{TOOL}, which is not installed: {INSTALL}; artifact=tflite asks for this file",
             stacklevel=2,
         )
         return plain
@@ -184,7 +194,7 @@ def _converted(graph: Graph, target: Target, options: Options, plain: Artifact) 
     made = convert_for_neutron(data, chip, options.settings())
     _compare_facts(made.facts, chip)
     converted = read_converted(made.model)
-    files = {".tflite": plain.data, ".converter.log": made.log.encode()}
+    files = {".tflite": plain.data, LOG: made.log.encode()}
     if made.kernel_selection:
         files[".kernel_selection.c"] = made.kernel_selection
     performance = {

@@ -23,6 +23,8 @@ TOOL = "NXP's converter (eiq_neutron_sdk)"
 VERSION, OLDEST = "3.2.0", (3, 1, 2)
 INSTALL = f"install eiq-neutron-sdk=={VERSION} with pip from NXP's own package index"
 TIMEOUT = 600
+#: suffix of the log
+LOG = ".converter.log"
 KERNEL_SELECTION = "_kernel_selection.c"
 #: lines of the converter's log that an error shows
 LAST_LINES = 8
@@ -140,7 +142,9 @@ def _answer(folder: Path, code: int | None, log: str, timeout: float) -> dict[st
 def _failure(why: str, log: str) -> NpucError:
     lines: Sequence[str] = [line.strip() for line in log.splitlines() if line.strip()]
     tail = f"; its log ends: {' | '.join(lines[-LAST_LINES:])}" if lines else ""
-    return NpucError(
+    error = NpucError(
         f"{TOOL} failed", why=why + tail,
-        hint="option artifact=tflite keeps the checked TFLite file that it was given",
+        hint="option artifact=tflite makes only the TFLite file that it was given",
     )  # fmt: skip
+    error.files = {LOG: log.encode()}
+    return error

@@ -53,7 +53,8 @@ class Target:
     """A place where a model can run. `limits` are those of its dialect.
 
     `families` name, most special first, whose overrides of lowering rules hold. `passes` are run
-    in order after lowering. `finish(graph, target)` makes the artifact. `options` are the user's
+    in order after lowering. `finish(graph, target)` makes the artifact, and of that, once it is
+    checked, `package(graph, artifact, target)` the vendor's file. `options` are the user's
     settings for the target's tool. `prepare(graph, target)` changes the aten graph before lowering.
     `recipe` are changes to recipes that are given by name, `demands` changes to every recipe: what
     the target's operators need of quantization. `idle(graph)` says why a graph after the passes is
@@ -73,6 +74,7 @@ class Target:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     demands: Mapping[str, Any] = field(default_factory=dict)
     idle: Callable[[Graph], str | None] | None = None
+    package: Callable[[Graph, Artifact, Target], Artifact] | None = None
     orders: tuple[tuple[Order, ...], tuple[Order, ...]] = ((), ())
 
     @staticmethod
