@@ -71,3 +71,36 @@ def test_integers_are_indexed_on_a_target_that_does_not_reshape_them():
 
     c = compiled(pick, (x, rows, columns), "tosa-1.0+fp")
     assert torch.equal(c.run(x, rows, columns), pick(None, x, rows, columns))
+
+
+@pytest.mark.parametrize("target", INTEGER_TARGETS)
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int8, torch.int64, torch.bool])
+def test_quantized_values_become_integers(target, dtype):
+    """Numbers are cut off towards zero, from the codes and without floats."""
+    x = torch.linspace(-12.7, 12.6, 40).reshape(4, 10)
+    c = compiled(lambda m, x: (x + x).to(dtype), (x,), target, "int8")
+    got, real = c.run(x), x + x
+    assert got.dtype is dtype
+    if dtype is torch.bool:
+        assert torch.equal(got, real.abs() > c.io.inputs[0].scale / 2)
+    else:  # one step of the codes may lie across a whole number
+        step = 25.4 * 2 / 255
+        low, high = (real - step).trunc().to(dtype), (real + step).trunc().to(dtype)
+        assert ((got >= low) & (got <= high)).all()
+
+
+@pytest.mark.parametrize("target", INTEGER_TARGETS)
+def test_a_cache_of_bytes_is_written_and_read(target):
+    """The model quantizes what it keeps: division, rounding, cast, write, cast back, product."""
+    cache, scale = torch.zeros(2, 6, 4, dtype=torch.int8), random(1, 1, 4, seed=3) / 50 + 0.01
+
+    def step(m, x, place):
+        codes = torch.round(x / m.scale).clamp(-128, 127).to(torch.int8)
+        kept = m.cache.clone()
+        kept[:, place] = codes
+        return kept.to(torch.float32) * m.scale
+
+    inputs = random(2, 1, 4) - 0.5, torch.tensor([3])
+    c = compiled(step, inputs, target, "int8", cache=cache, scale=scale)
+    want = step(Program(None, cache=cache, scale=scale), *inputs)
+    assert (c.run(*inputs) - want).abs().max() < 0.04 and want.abs().max() > 0.3

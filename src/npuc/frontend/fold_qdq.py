@@ -36,7 +36,7 @@ from npuc.frontend.quantized_versions import Versions
 from npuc.frontend.spellings.quantize import ASSUME, DEQUANTIZE, QUANTIZE
 from npuc.ir import Graph, Op, Value
 
-#: ops that mean the numbers themselves, so that their operands are float
+#: ops that mean the numbers themselves: what they make of floats is no quantized value
 _CONVERSIONS = ("aten.to",)
 _QDQ = (QUANTIZE, DEQUANTIZE, ASSUME)
 
@@ -227,9 +227,9 @@ class _Fold(Versions):
 
     def _quantized(self, op: Op) -> bool:
         """Emit an op on quantized operands and results; false when it has to stay float."""
-        if op.kind in _CONVERSIONS or not any(v in self.carrier for v in op.operands):
-            return False
         results = [r for r in op.results if is_real(r)]
+        if not any(v in self.carrier for v in op.operands) or (results and op.kind in _CONVERSIONS):
+            return False
         if len(results) > 1:
             return False
         forms: list[Stored | None] = list(self.demand.forms(results[0])) if results else [None]
