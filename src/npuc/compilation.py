@@ -103,8 +103,9 @@ class Compilation:
 
         `on` chooses the executor: "evaluator" (npuc's own for TOSA, bit-exact for integers),
         "reference-model" (the TOSA reference model), "vulkan" (a VGF on the Vulkan driver),
-        "litert" (a TFLite file in LiteRT) or "executorch" (a .pte program with a VGF delegate in
-        ExecuTorch's runtime, from the initial state); None: evaluator or litert.
+        "litert" (a TFLite file in LiteRT on its own kernels), "litert-xnnpack" (on those that an
+        application gets) or "executorch" (a .pte program with a VGF delegate in ExecuTorch's
+        runtime, from the initial state); None: evaluator or litert.
         With io="float" float tensors are quantized and dequantized here, as the host does it.
         State (mutated buffers) is kept between calls; `reset()` sets it back.
         """

@@ -13,7 +13,9 @@ from npuc.ir import Op, Value
 if TYPE_CHECKING:
     from npuc.compilation import Compilation
 
-EXECUTORS = ("evaluator", "reference-model", "vulkan", "litert", "executorch")
+EXECUTORS = ("evaluator", "reference-model", "vulkan", "litert", "litert-xnnpack", "executorch")
+#: LiteRT executors -> its kernels
+LITERT = {"litert": "builtin", "litert-xnnpack": "default"}
 #: dialect of the compiled graph -> who executes it when nothing is said
 DEFAULT = {"tosa": "evaluator", "tflite": "litert"}
 
@@ -51,10 +53,10 @@ def execute_artifact(
     on = on or DEFAULT[c.graph_dialect]
     if on in ("evaluator", "reference-model") and c.graph_dialect != "tosa":
         raise BadInput(f"a TFLite graph does not run on {on}", hint="use litert")
-    if on == "litert":
+    if on in LITERT:
         from npuc.execute.tflite import run_tflite
 
-        return run_tflite(_tflite(c), arrays)
+        return run_tflite(_tflite(c), arrays, LITERT[on])
     if on == "evaluator":
         from npuc.execute.tosa import evaluate
 
