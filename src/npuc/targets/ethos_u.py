@@ -66,7 +66,7 @@ def floats_as_words(graph: Graph) -> Graph:
                 if value.is_const
                 else Value(value.type.with_(dtype=word), name=value.name)
             )
-    constants = {v.op: w.op for v, w in words.items() if v.is_const}
+    constants = {v.op: w.op for v, w in words.items() if v.op and w.op}
     return replace(
         graph,
         inputs=tuple(words.get(v, v) for v in graph.inputs),

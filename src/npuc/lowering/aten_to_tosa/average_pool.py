@@ -8,7 +8,7 @@ from math import log2, prod
 
 import numpy as np
 
-from npuc.ir import DType, Quant, TensorType, Value
+from npuc.ir import Dim, DType, Quant, TensorType, Value
 from npuc.ir.symbolic import at_least, largest
 from npuc.lowering.aten_to_tosa.open_sizes import divided, divided_by
 from npuc.lowering.aten_to_tosa.pool import (
@@ -207,9 +207,7 @@ def open_average(
     return divide(b, accumulate(b, x, axes, 1), np.full((1, 1, 1, 1), area), x.type, out)
 
 
-def _block_average(
-    b: TosaBuilder, x: Value, axes: Sequence[Window], out: TensorType
-) -> Value:
+def _block_average(b: TosaBuilder, x: Value, axes: Sequence[Window], out: TensorType) -> Value:
     """Windows of symbolic size side by side: sums over the axes of [N, H, h, W, w, C]."""
     n, h, w, c = x.type.ints
     rows, columns = axes
@@ -228,7 +226,7 @@ def _block_average(
 
 
 def _with_padding(
-    b: TosaBuilder, x: Value, axes: Sequence[Window], pads: Sequence[int]
+    b: TosaBuilder, x: Value, axes: Sequence[Window], pads: Sequence[Dim]
 ) -> tuple[Value, list[Window]]:
     """The image with zeros around it, and windows that begin at its edge."""
     if any(p != 0 for p in pads):
@@ -237,7 +235,7 @@ def _with_padding(
 
 
 def _counted_average(
-    b: TosaBuilder, x: Value, axes: Sequence[Window], after: Sequence[int], out: TensorType
+    b: TosaBuilder, x: Value, axes: Sequence[Window], after: Sequence[Dim], out: TensorType
 ) -> Value:
     """Sums over the numbers of elements, which the same windows find in an image of ones."""
     quant = _quantized(b, x.type, out)
