@@ -101,6 +101,16 @@ def div(s: Splice, x: Node, y: Any) -> Node | None:
     return s(aten.mul.Tensor, x, s(aten.reciprocal.default, y))
 
 
+def mul(s: Splice, x: Node, y: Any) -> Node | None:
+    """x where a truth value y says so, else 0; None for other products."""
+    if not isinstance(y, Node):
+        return None
+    x, y = (x, y) if s.value(y).dtype is torch.bool else (y, x)
+    if s.value(y).dtype is not torch.bool or not s.value(x).is_floating_point():
+        return None
+    return s(aten.where.ScalarOther, y, x, 0.0)
+
+
 def log_softmax(s: Splice, x: Node, dim: int, *_: Any) -> Node:
     """x - max - log(sum(exp(x - max)))."""
     below = s(aten.sub.Tensor, x, s(aten.amax.default, x, [dim], True))
@@ -140,6 +150,7 @@ def _biased(formula: Callable[..., Node]) -> Callable[..., Node]:
 
 FORMULAS: dict[str, Callable[..., Any]] = {
     "aten.div.Tensor": div,
+    "aten.mul.Tensor": mul,
     "aten.log_softmax.int": log_softmax,
     "aten._log_softmax": log_softmax,
     "aten.var.correction": var,

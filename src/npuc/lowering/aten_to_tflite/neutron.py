@@ -20,8 +20,8 @@ MAX_MATRIX = 2**20
 # their common forms compute in 16 bits
 expands(
     "aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm", "aten.group_norm",
-    "aten.native_group_norm", "aten.instance_norm", "aten.div.Tensor", "aten.log_softmax.int",
-    "aten._log_softmax", "aten.var", "aten.var.dim", "aten.var.correction", "aten.std",
+    "aten.native_group_norm", "aten.instance_norm", "aten.div.Tensor", "aten.mul.Tensor",
+    "aten.log_softmax.int", "aten._log_softmax", "aten.var", "aten.var.dim", "aten.var.correction", "aten.std",
     "aten.std.dim", "aten.std.correction", target="neutron", dialect="tflite",
 )  # fmt: skip
 
