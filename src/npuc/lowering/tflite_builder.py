@@ -15,6 +15,8 @@ from npuc.lowering.rule_builder import RuleBuilder
 Function = Callable[[np.ndarray], np.ndarray]
 Function2 = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
+#: truth values where there is no BOOL
+TRUTH = Quant(1.0, 0, None, *DType.INT8.range)
 #: codes that a narrower range of the model may be passed by before it is clamped
 SLACK = 1
 
@@ -23,8 +25,9 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
     """TfliteOpBuilder with what lowering rules need. Every op is checked against `limits`.
 
     Values have the ranges of their element types, which is all that a TFLite file can say: the
-    model's UINT8 is INT8 here with its zero point moved by 128 (but at the graph's ends), and a
-    narrower range is clamped where it is more than a step away.
+    model's UINT8 is INT8 here with its zero point moved by 128 (but at the graph's ends), its BOOL
+    is INT8 on NPUs that have nothing else, and a narrower range is clamped where it is more than a
+    step away.
     """
 
     dialect = "tflite"
@@ -38,6 +41,8 @@ class TfliteBuilder(RuleBuilder, TfliteOpBuilder):
     def carried_type(self, type: TensorType) -> TensorType:
         type = super().carried_type(type)
         quant = type.quant
+        if type.dtype is DType.BOOL and self.limits.ramps:
+            return type.with_(dtype=DType.INT8, quant=TRUTH)
         if quant is None:
             return type
         zero, dtype = quant.zero_point, type.dtype
