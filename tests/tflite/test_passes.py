@@ -113,6 +113,43 @@ def test_reduced_axes_are_dropped_by_the_reduction() -> None:
     assert names(optimized(emit, (1, 6, 6, 4))) == ["MEAN"]
 
 
+def padded_conv(
+    b: TfliteOpBuilder, x: Value, pads: tuple[int, ...], stride: int, flat: bool
+) -> Value:
+    """A convolution 3x3 (1x3 when `flat`) without padding of its own on `x` padded by `pads`."""
+    y = b.PAD(b.PAD(x, paddings=(0, 0, *pads[:4], 0, 0)), paddings=(0, 0, *pads[4:], 0, 0))
+    kernel = (1, 3) if flat else (3, 3)
+    if flat:
+        n, h, w, c = y.type.ints
+        y = b.reshape(y, (n, w, h, c))
+    w = b.const(rng.integers(-50, 50, (5, *kernel, 4)).astype(np.int8), quant=Quant(0.01, 0))
+    bias = b.const(np.zeros(5, np.int32), quant=Quant(Q.s * 0.01, 0))
+    return b.CONV_2D(y, w, bias, stride=(1, stride) if flat else (stride,) * 2, quant=Q)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    "shape, pads, stride, flat, same",
+    [
+        ((1, 6, 7, 4), (1, 1, 1, 1, 0, 0, 0, 0), 1, False, True),
+        ((1, 6, 7, 4), (1, 0, 0, 1, 0, 1, 1, 0), 1, False, True),
+        ((1, 7, 7, 4), (1, 1, 1, 1, 0, 0, 0, 0), 2, False, True),
+        ((1, 6, 6, 4), (1, 1, 1, 1, 0, 0, 0, 0), 2, False, False),  # SAME pads the other end
+        ((1, 6, 7, 4), (1, 1, 2, 1, 0, 0, 0, 0), 1, False, False),
+        ((1, 6, 7, 4), (1, 1, 1, 1, 1, 0, 0, 0), 1, False, False),
+        ((1, 9, 1, 4), (1, 1, 0, 0, 0, 0, 0, 0), 1, True, True),
+        ((1, 9, 1, 4), (2, 1, 0, 0, 0, 0, 0, 0), 1, True, False),
+    ],
+)
+def test_padding_becomes_same(
+    shape: tuple[int, ...], pads: tuple[int, ...], stride: int, flat: bool, same: bool
+) -> None:
+    graph = optimized(lambda b, x: padded_conv(b, x, pads, stride, flat), shape, steps=0)
+    found = names(graph)
+    assert found.count("PAD") == (0 if same else 1)
+    conv = next(op for op in graph.ops if op.name == "CONV_2D")
+    assert conv.attrs["padding"] == ("SAME" if same else "VALID")
+
+
 def test_transposes_inside_products() -> None:
     def emit(b: TfliteOpBuilder, x: Value) -> Value:
         return b.BATCH_MATMUL(x, b.transpose(x, (0, 2, 1)), quant=Quant(1.0, 0))  # type: ignore[no-any-return]

@@ -14,6 +14,7 @@ TFLITE_PASSES = (
     "assign_layout",
     "cancel_transposes",
     "cancel_reshapes",
+    "pad_as_same",
     "merge_quantizes",
     "fuse_activations",
     "drop_reduced_axes",
