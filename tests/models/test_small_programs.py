@@ -104,3 +104,18 @@ def test_a_cache_of_bytes_is_written_and_read(target):
     c = compiled(step, inputs, target, "int8", cache=cache, scale=scale)
     want = step(Program(None, cache=cache, scale=scale), *inputs)
     assert (c.run(*inputs) - want).abs().max() < 0.04 and want.abs().max() > 0.3
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int", "ethos-u85-256", "vgf"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+def test_grid_sample_of_quantized_values(target, mode):
+    x, grid = random(1, 3, 6, 5), random(1, 4, 4, 2, seed=1) * 2.4 - 1.2
+    c = compiled(
+        lambda m, x, grid: F.grid_sample(x, grid, mode=mode, align_corners=False),
+        (x, grid), target, "int8",
+    )  # fmt: skip
+    quant = c.io.inputs[1]
+    codes = torch.round(grid / quant.scale) + quant.zero_point
+    places = (codes - quant.zero_point) * quant.scale
+    want = F.grid_sample(x, places, mode=mode, align_corners=False)
+    assert (c.run(x, grid) - want).abs().max() < 0.02

@@ -6,13 +6,18 @@ import numpy as np
 
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
+from npuc.lowering.aten_to_tosa.integer_grid_sample import (
+    BICUBIC,
+    BILINEAR,
+    NEAREST,
+    REFLECTION,
+    ZEROS,
+    grid_sample_of_codes,
+)
 from npuc.lowering.aten_to_tosa.quantize import dequantized, quantized_floats
 from npuc.lowering.aten_to_tosa.sampling import CUBIC_A
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
-
-BILINEAR, NEAREST, BICUBIC = 0, 1, 2
-ZEROS, BORDER, REFLECTION = 0, 1, 2
 
 #: a tap of the interpolation: whole offset from the position's floor, and its weight
 Tap = tuple[int, Term]
@@ -25,12 +30,16 @@ def grid_sampler(
 ) -> Value:  # fmt: skip
     """grid_sample -> positions in FP32, GATHER of 1, 4 or 16 elements each, MUL and ADD.
 
+    On a target without floats: TABLEs of the positions' codes.
+
     Padding by zeros is a border of zeros that all positions outside are clamped to.
     Formulas: aten/src/ATen/native/GridSampler.h.
     """
     b.require(
         x.type.rank == 4, f"grid_sample of rank {x.type.rank}; it is made for images (rank 4)"
     )
+    if "PRO-FP" not in b.limits.profiles and b.out[0].quant is not None:
+        return grid_sample_of_codes(b, x, grid, interpolation_mode, padding_mode, align_corners)
     out = b.out[0]
     image = b.nhwc(dequantized(b, x) if x.type.quant is not None else x)
     places = dequantized(b, grid) if grid.type.quant is not None else grid
