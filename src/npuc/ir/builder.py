@@ -12,9 +12,6 @@ from npuc.ir.graph import NOWHERE, Blob, Graph, Loc, Op, Origin, Value
 from npuc.ir.moves import Moves, before_reshape, before_transpose
 from npuc.ir.types import Quant, TensorType
 
-#: constants up to this size are compared by content, larger ones by the identity of their data
-INTERN_BYTES = 4096
-
 #: kinds whose ops are never merged with an equal one
 SIDE_EFFECTS = frozenset(
     {"tosa.VARIABLE_WRITE", "tosa.VARIABLE_READ", "tosa.CUSTOM", "tosa.VARIABLE"}
@@ -65,6 +62,11 @@ class Builder:
         frozen: `Op.frozen` of the op whose attributes these are, where it is a copy.
         """
         operands, attrs = tuple(operands), attrs or {}
+        if kind == "const":
+            blob = attrs["value"]
+            known = self._blobs.setdefault(blob.key, blob)
+            if known is not blob:
+                attrs, frozen = {**attrs, "value": known}, None
         key = None
         if not regions and kind not in SIDE_EFFECTS:
             frozen = frozen or _frozen(attrs)
@@ -89,20 +91,10 @@ class Builder:
         dtype = dtype or DType.of(array.dtype)
         if array.dtype != dtype.numpy:
             array = array.astype(dtype.numpy)
-        blob = self._intern(array)
         type = TensorType(dtype, array.shape, quant)
-        (value,) = self.emit("const", (), {"value": blob}, (type,))
+        (value,) = self.emit("const", (), {"value": Blob(array)}, (type,))
         value.name = value.name or name
         return value
-
-    def _intern(self, array: np.ndarray) -> Blob:
-        small = array.nbytes <= INTERN_BYTES
-        content = array.tobytes() if small else array.__array_interface__["data"][0]
-        key = (content, array.dtype, array.shape, None if small else array.strides)
-        blob = self._blobs.get(key)
-        if blob is None:
-            blob = self._blobs[key] = Blob(array)
-        return blob
 
     def finish(
         self,

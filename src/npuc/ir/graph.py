@@ -30,13 +30,23 @@ class Loc:
 NOWHERE = Loc()
 
 
-class Blob:
-    """Bytes of a constant, compared by identity and never copied before serialization."""
+#: constants up to this size are compared by content, larger ones by the identity of their data
+INTERN_BYTES = 4096
 
-    __slots__ = ("array",)
+
+class Blob:
+    """Bytes of a constant, compared by identity and never copied before serialization.
+
+    A builder has one for all that have the same `key`.
+    """
+
+    __slots__ = ("array", "key")
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
+        small = array.nbytes <= INTERN_BYTES
+        content = array.tobytes() if small else array.__array_interface__["data"][0]
+        self.key = (content, array.dtype, array.shape, None if small else array.strides)
 
     def __repr__(self) -> str:
         return f"Blob({self.array.dtype}, {self.array.shape})"

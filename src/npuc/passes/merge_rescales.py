@@ -31,11 +31,11 @@ def merge_rescales(graph: Graph, limits: Limits) -> Graph:
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         for old, new in zip(op.operands, operands, strict=True):
             readers[new] = uses[old]
-        if not _is_plain(op):
+        if not is_plain(op):
             return None
         path, source = _walk_up(operands[0], lambda v: readers.get(v, 1))
         inner = source.op
-        if inner is None or not _is_rescale(inner) or readers.get(source, 1) != 1:
+        if inner is None or not is_rescale(inner) or readers.get(source, 1) != 1:
             return None
         try:
             merged = merge_exactly(b, inner, op) or merge_closely(b, inner, op)
@@ -46,15 +46,16 @@ def merge_rescales(graph: Graph, limits: Limits) -> Graph:
     return sweep(graph, rewrite, OpBuilder(limits))
 
 
-def _is_rescale(op: Op) -> bool:
+def is_rescale(op: Op) -> bool:
     """A RESCALE of signed types with constant parameters."""
     if op.kind != "tosa.RESCALE" or op.attrs["input_unsigned"] or op.attrs["output_unsigned"]:
         return False
     return all(v.is_const for v in op.operands[1:])
 
 
-def _is_plain(op: Op) -> bool:
-    return _is_rescale(op) and not op.attrs["per_channel"] and bool(op.attrs["scale32"])
+def is_plain(op: Op) -> bool:
+    """Such a RESCALE with one 32-bit multiplier."""
+    return is_rescale(op) and not op.attrs["per_channel"] and bool(op.attrs["scale32"])
 
 
 def _walk_up(value: Value, uses: Callable[[Value], int]) -> tuple[list[Op], Value]:

@@ -68,7 +68,7 @@ class Target:
     finish: Callable[[Graph, Target], Artifact]
     dialect: str = "tosa"
     families: tuple[str, ...] = ()
-    passes: tuple[str, ...] = (*TOSA_PASSES, "cast_widenings")
+    passes: tuple[str, ...] = (*TOSA_PASSES, "unchain_rescales", "cast_widenings")
     options: Mapping[str, Any] = field(default_factory=dict)
     prepare: Callable[[Graph, Target], Graph] | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)

@@ -21,9 +21,8 @@ func.func @main(%0: tensor<1x8x8x2xi8>) -> (tensor<1x4x4x2xi8>, tensor<1x8x8x2xi
   %6 = "tosa.const"() <{values = dense<[31]> : tensor<1xi8>}> : () -> tensor<1xi8>
   %7 = "tosa.const"() <{values = dense<[[[[1], [1]]]]> : tensor<1x1x2x1xi8>}> : () -> tensor<1x1x2x1xi8>
   %8 = "tosa.const"() <{values = dense<[0, 0]> : tensor<2xi32>}> : () -> tensor<2xi32>
-  %9 = "tosa.const"() <{values = dense<[0]> : tensor<1xi8>}> : () -> tensor<1xi8>
-  %10 = "tosa.depthwise_conv2d"(%0, %7, %8, %2, %9) <{acc_type = i32, dilation = array<i64: 1, 1>, local_bound = false, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>}> : (tensor<1x8x8x2xi8>, tensor<1x1x2x1xi8>, tensor<2xi32>, tensor<1xi8>, tensor<1xi8>) -> tensor<1x8x8x2xi32>
-  %11 = "tosa.const"() <{values = dense<[0]> : tensor<1xi32>}> : () -> tensor<1xi32>
-  %12 = "tosa.rescale"(%10, %5, %6, %11, %2) <{input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = #tosa.rounding_mode<SINGLE_ROUND>, scale32 = true}> : (tensor<1x8x8x2xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x8x8x2xi8>
-  return %4, %12 : tensor<1x4x4x2xi8>, tensor<1x8x8x2xi8>
+  %9 = "tosa.depthwise_conv2d"(%0, %7, %8, %2, %2) <{acc_type = i32, dilation = array<i64: 1, 1>, local_bound = false, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>}> : (tensor<1x8x8x2xi8>, tensor<1x1x2x1xi8>, tensor<2xi32>, tensor<1xi8>, tensor<1xi8>) -> tensor<1x8x8x2xi32>
+  %10 = "tosa.const"() <{values = dense<[0]> : tensor<1xi32>}> : () -> tensor<1xi32>
+  %11 = "tosa.rescale"(%9, %5, %6, %10, %2) <{input_unsigned = false, output_unsigned = false, per_channel = false, rounding_mode = #tosa.rounding_mode<SINGLE_ROUND>, scale32 = true}> : (tensor<1x8x8x2xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x8x8x2xi8>
+  return %4, %11 : tensor<1x4x4x2xi8>, tensor<1x8x8x2xi8>
 }

@@ -12,9 +12,9 @@ func.func @main(%0: tensor<4xi8>, %1: tensor<1xi32>) -> (tensor<4xi32>) {
 
 // after
 func.func @main(%0: tensor<4xi8>, %1: tensor<1xi32>) -> (tensor<4xi32>) {
-  %2 = "tosa.const"() <{values = dense<[1]> : tensor<1xi8>}> : () -> tensor<1xi8>
-  %3 = "tosa.const"() <{values = dense<[0]> : tensor<1xi8>}> : () -> tensor<1xi8>
-  %4 = "tosa.mul"(%0, %2, %3) : (tensor<4xi8>, tensor<1xi8>, tensor<1xi8>) -> tensor<4xi32>
+  %2 = "tosa.const"() <{values = dense<[0]> : tensor<1xi8>}> : () -> tensor<1xi8>
+  %3 = "tosa.const"() <{values = dense<[1]> : tensor<1xi8>}> : () -> tensor<1xi8>
+  %4 = "tosa.mul"(%0, %3, %2) : (tensor<4xi8>, tensor<1xi8>, tensor<1xi8>) -> tensor<4xi32>
   %5 = "tosa.const"() <{values = dense<[3]> : tensor<1xi8>}> : () -> tensor<1xi8>
   %6 = "tosa.mul"(%4, %1, %5) : (tensor<4xi32>, tensor<1xi32>, tensor<1xi8>) -> tensor<4xi32>
   return %6 : tensor<4xi32>

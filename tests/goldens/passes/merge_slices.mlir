@@ -23,11 +23,11 @@ func.func @main(%0: tensor<4x8xi8>, %1: tensor<4x8xi8>) -> (tensor<2x4xi8>, tens
 
 // after
 func.func @main(%0: tensor<4x8xi8>, %1: tensor<4x8xi8>) -> (tensor<2x4xi8>, tensor<4x3xi8>, tensor<4x8xi8>) {
-  %2 = "tosa.const_shape"() <{values = dense<[1, 3]> : tensor<2xindex>}> : () -> !tosa.shape<2>
-  %3 = "tosa.const_shape"() <{values = dense<[2, 4]> : tensor<2xindex>}> : () -> !tosa.shape<2>
-  %4 = "tosa.slice"(%0, %2, %3) : (tensor<4x8xi8>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<2x4xi8>
-  %5 = "tosa.const_shape"() <{values = dense<[0, 1]> : tensor<2xindex>}> : () -> !tosa.shape<2>
-  %6 = "tosa.const_shape"() <{values = dense<[4, 3]> : tensor<2xindex>}> : () -> !tosa.shape<2>
-  %7 = "tosa.slice"(%1, %5, %6) : (tensor<4x8xi8>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<4x3xi8>
+  %2 = "tosa.const_shape"() <{values = dense<[2, 4]> : tensor<2xindex>}> : () -> !tosa.shape<2>
+  %3 = "tosa.const_shape"() <{values = dense<[1, 3]> : tensor<2xindex>}> : () -> !tosa.shape<2>
+  %4 = "tosa.slice"(%0, %3, %2) : (tensor<4x8xi8>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<2x4xi8>
+  %5 = "tosa.const_shape"() <{values = dense<[4, 3]> : tensor<2xindex>}> : () -> !tosa.shape<2>
+  %6 = "tosa.const_shape"() <{values = dense<[0, 1]> : tensor<2xindex>}> : () -> !tosa.shape<2>
+  %7 = "tosa.slice"(%1, %6, %5) : (tensor<4x8xi8>, !tosa.shape<2>, !tosa.shape<2>) -> tensor<4x3xi8>
   return %4, %7, %0 : tensor<2x4xi8>, tensor<4x3xi8>, tensor<4x8xi8>
 }

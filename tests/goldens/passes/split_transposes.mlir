@@ -19,7 +19,6 @@ func.func @main(%0: tensor<1x3x4096xi8>) -> (tensor<1x4096x3xi8>, tensor<1x3x409
   %8 = "tosa.const_shape"() <{values = dense<[3, 64, 64]> : tensor<3xindex>}> : () -> !tosa.shape<3>
   %9 = "tosa.reshape"(%0, %8) : (tensor<1x3x4096xi8>, !tosa.shape<3>) -> tensor<3x64x64xi8>
   %10 = "tosa.transpose"(%9) <{perms = array<i32: 1, 2, 0>}> : (tensor<3x64x64xi8>) -> tensor<64x64x3xi8>
-  %11 = "tosa.const_shape"() <{values = dense<[1, 4096, 3]> : tensor<3xindex>}> : () -> !tosa.shape<3>
-  %12 = "tosa.reshape"(%10, %11) : (tensor<64x64x3xi8>, !tosa.shape<3>) -> tensor<1x4096x3xi8>
-  return %12, %7 : tensor<1x4096x3xi8>, tensor<1x3x4096xi8>
+  %11 = "tosa.reshape"(%10, %1) : (tensor<64x64x3xi8>, !tosa.shape<3>) -> tensor<1x4096x3xi8>
+  return %11, %7 : tensor<1x4096x3xi8>, tensor<1x3x4096xi8>
 }
