@@ -18,7 +18,6 @@ from tests.lowering.harness import (
     int16,
     ops,
     quant_for,
-    refuses,
     vela,
 )
 
@@ -231,15 +230,58 @@ def test_bilinear_beyond_the_level_is_a_product():
     assert "RESIZE" not in ops(graph)
 
 
-def test_bilinear_weights_that_the_chip_cannot_hold_are_refused():
+@pytest.mark.parametrize("limits", [TOSA_INT, U55], ids=["tosa", "ethos-u55"])
+def test_bilinear_weights_that_int8_cannot_hold_have_two_digits(limits):
     q = Quant(0.05, 0)
-    refuses(
+    check_op(
         "aten.upsample_bilinear2d",
         (given(floats(1, 2, 1, 200), quant=q), (1, 201), True, None, None),
         lambda x, out, align, *_: F.interpolate(x, size=out, mode="bilinear", align_corners=align),
-        "interpolation weights are multiples of 1/200",
         out_quant=q,
-        limits=U55,
+        limits=limits,
+    )
+
+
+def smooth(mode, antialias=False):
+    def fn(x, out, align, *_):
+        return F.interpolate(x, size=out, mode=mode, align_corners=align, antialias=antialias)
+
+    return fn
+
+
+SMOOTH = {
+    "aten.upsample_bicubic2d": smooth("bicubic"),
+    "aten._upsample_bilinear2d_aa": smooth("bilinear", True),
+    "aten._upsample_bicubic2d_aa": smooth("bicubic", True),
+}
+
+
+@pytest.mark.parametrize("kind", SMOOTH)
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("size", [(9, 13), (3, 4), (5, 3), (1, 12)], ids=str)
+def test_smooth_resizes(kind, align, size):
+    x = floats(1, 2, 5, 6)
+    check_op(kind, (given(x), size, align, None, None), SMOOTH[kind])
+    for limits in (TOSA_INT, U55):
+        q = quant_for(x)
+        args = (given(x, quant=q), size, align, None, None)
+        check_op(kind, args, SMOOTH[kind], out_quant=q, limits=limits)
+        check_op(kind, args, SMOOTH[kind], out_quant=Quant(q.s * 0.8, -9), limits=limits)
+    wide = int16(2.0**-13)
+    args = (given(x, quant=wide), size, align, None, None)
+    check_op(kind, args, SMOOTH[kind], out_quant=wide, limits=TOSA_INT16, steps=3)
+
+
+@pytest.mark.parametrize("limits", [TOSA_INT, U55], ids=["tosa", "ethos-u55"])
+def test_quantized_trilinear(limits):
+    x = floats(1, 2, 3, 4, 5)
+    q = quant_for(x)
+    check_op(
+        "aten.upsample_trilinear3d",
+        (given(x, quant=q), (6, 7, 5), False, None, None, None),
+        lambda x, out, align, *_: F.interpolate(x, size=out, mode="trilinear", align_corners=align),
+        out_quant=q,
+        limits=limits,
     )
 
 

@@ -178,6 +178,24 @@ def test_order_on_a_chip_without_scatter_is_refused():
         npuc.compile(Smallest(), (x,), quantization="int8", calibration=[(x,)], progress=False)
 
 
+class SuperResolution(nn.Module):
+    """ESPCN with a bicubic skip."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Conv2d(1, 9, 3, padding=1)
+
+    def forward(self, x):
+        skip = nn.functional.interpolate(x, scale_factor=3, mode="bicubic")
+        return nn.functional.pixel_shuffle(self.body(x), 3) + skip
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int", "ethos-u55-128", "tflite"])
+def test_bicubic_skip(target):
+    torch.manual_seed(0)
+    right(SuperResolution(), (torch.rand(1, 1, 6, 7),), target)
+
+
 class ScriptedPart(nn.Module):
     def __init__(self):
         super().__init__()

@@ -126,8 +126,10 @@ def test_resize_by_matrices() -> None:
         check_tflite("aten.upsample_bicubic2d", (given(x), (12, 15), corners, None, None),
                      torch._C._nn.upsample_bicubic2d)  # fmt: skip
     q = quant_for(x * 1.3)
-    check_tflite("aten.upsample_bicubic2d", (given(x, q), (12, 15), False, None, None),
-                 torch._C._nn.upsample_bicubic2d, out_quant=q)  # fmt: skip
+    for name in ("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"):
+        for out in ((12, 15), (3, 4)):
+            check_tflite(f"aten.{name}", (given(x, q), out, False, None, None),
+                         getattr(torch._C._nn, name), out_quant=q)  # fmt: skip
 
 
 def test_embedding() -> None:

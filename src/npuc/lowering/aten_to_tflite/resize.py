@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from npuc.dialects.tflite import same_parameters
-from npuc.ir import DType, Value
+from npuc.ir import DType, Quant, Value
 from npuc.lowering.aten_to_tflite.operands import wide_type
+from npuc.lowering.aten_to_tosa.sampling import (
+    antialias_weights,
+    cubic_weights,
+    linear_weights,
+    nearest_index,
+)
 from npuc.lowering.registry import lowers
 from npuc.lowering.tflite_builder import TfliteBuilder
 
@@ -40,13 +47,6 @@ def nearest(
     return b.as_result(b.nchw(y))
 
 
-def nearest_index(size: int, out: int, scale: float | None, exact: bool) -> np.ndarray:
-    """The source of each position, in float32 as PyTorch computes it."""
-    step = np.float32(1 / scale) if scale else np.float32(size) / np.float32(out)
-    place = np.arange(out).astype(np.float32) + np.float32(0.5 if exact else 0)
-    return np.minimum(np.floor(place * step).astype(np.int64), size - 1)
-
-
 def _resize_index(size: int, out: int, half_pixels: bool) -> np.ndarray:
     """The source of each position of RESIZE_NEAREST_NEIGHBOR."""
     step = np.float32(size) / np.float32(out)
@@ -63,7 +63,7 @@ def bilinear(
     sizes, outs = x.type.ints[2:], b.out[0].ints[2:]
     scales = (None, None) if align_corners else (scales_h, scales_w)
     weights = [
-        linear_weights(n, o, s, align_corners) for n, o, s in zip(sizes, outs, scales, strict=True)
+        linear_weights(n, o, align_corners, s) for n, o, s in zip(sizes, outs, scales, strict=True)
     ]
     other_scale = any(
         s and abs(n / o * s - 1) > 1e-6 for n, o, s in zip(sizes, outs, scales, strict=True)
@@ -79,60 +79,39 @@ def bilinear(
     return b.as_result(b.nchw(y))
 
 
-def places(size: int, out: int, scale: float | None, corners: bool) -> np.ndarray:
-    """Where each position lies in the source."""
-    if corners:
-        return np.arange(out) * ((size - 1) / (out - 1) if out > 1 else 0.0)
-    return (np.arange(out) + 0.5) * (1 / scale if scale else size / out) - 0.5
+#: kind -> weights [out, size] of an axis
+SMOOTH: dict[str, Callable[[int, int, bool, float | None], np.ndarray]] = {
+    "aten.upsample_bicubic2d": cubic_weights,
+    "aten._upsample_bilinear2d_aa": antialias_weights,
+    "aten._upsample_bicubic2d_aa": partial(antialias_weights, cubic=True),
+}
 
 
-def linear_weights(size: int, out: int, scale: float | None, corners: bool) -> np.ndarray:
-    """[out, size] of linear interpolation between half-pixel centers, or with corners aligned."""
-    place = np.maximum(places(size, out, scale, corners), 0)
-    low = np.minimum(np.floor(place).astype(int), size - 1)
-    high = np.minimum(low + 1, size - 1)
-    matrix = np.zeros((out, size))
-    np.add.at(matrix, (np.arange(out), low), 1 - (place - low))
-    np.add.at(matrix, (np.arange(out), high), place - low)
-    return matrix
-
-
-@lowers("aten.upsample_bicubic2d", dialect="tflite")
-def bicubic(
+@lowers(*SMOOTH, dialect="tflite")
+def smooth(
     b: TfliteBuilder, x: Value, output_size: Sequence[int], align_corners: bool,
     scales_h: float | None = None, scales_w: float | None = None,
 ) -> Value:  # fmt: skip
-    """upsample_bicubic -> BATCH_MATMUL by constant weights, along the height and the width."""
-    sizes, outs = x.type.ints[2:], b.out[0].ints[2:]
+    """upsample_bicubic, antialias -> BATCH_MATMUL by constant weights, of the height and width."""
+    assert b.op is not None
+    weights_of, sizes, outs = SMOOTH[b.op.kind], x.type.ints[2:], b.out[0].ints[2:]
     weights = [
-        cubic_weights(n, o, s, align_corners)
+        weights_of(n, o, align_corners, s)
         for n, o, s in zip(sizes, outs, (scales_h, scales_w), strict=True)
     ]
     return by_matrices(b, x, weights)
 
 
-def cubic_weights(size: int, out: int, scale: float | None, corners: bool) -> np.ndarray:
-    """[out, size] of cubic convolution with a = -0.75, edges repeated, as PyTorch does."""
-    place = places(size, out, scale, corners)
-    low = np.floor(place).astype(int)
-    matrix = np.zeros((out, size))
-    for k in range(-1, 3):
-        d = np.abs(place - (low + k))
-        near = (1.25 * d - 2.25) * d * d + 1
-        far = ((-0.75 * d + 3.75) * d - 6) * d + 3
-        np.add.at(
-            matrix, (np.arange(out), np.clip(low + k, 0, size - 1)), np.where(d <= 1, near, far)
-        )
-    return matrix
-
-
 def by_matrices(b: TfliteBuilder, x: Value, weights: Sequence[np.ndarray]) -> Value:
-    """rows @ x @ columns.T for every channel of [N, C, H, W]; quantized in INT16."""
+    """rows @ x @ columns.T for every channel of [N, C, H, W]; quantized in INT16, with twice the
+    range in between: a cubic curve leaves it."""
     out, (rows, columns) = b.out[0], weights
     if out.quant is None:
         y = b.BATCH_MATMUL(x, b.const(columns.T[None, None].astype(np.float32)))
         return b.BATCH_MATMUL(b.const(rows[None, None].astype(np.float32)), y)  # type: ignore[no-any-return]
     wide, quant = b.widened(b.operand(x)), wide_type(out).quant
-    y = b.BATCH_MATMUL(wide, b.real_const(columns.T[None, None], DType.INT16), quant=quant)
+    assert quant is not None
+    roomy = Quant(2 * quant.s, quant.zp)
+    y = b.BATCH_MATMUL(wide, b.real_const(columns.T[None, None], DType.INT16), quant=roomy)
     y = b.BATCH_MATMUL(b.real_const(rows[None, None], DType.INT16), y, quant=quant)
     return b.requantize(y, out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -10,12 +11,13 @@ import numpy.typing as npt
 from npuc.errors import Unsupported
 from npuc.ir import DType, Value
 from npuc.ir.symbolic import largest
-from npuc.lowering.aten_to_tosa.carry import carry
+from npuc.lowering.aten_to_tosa.carry import carry, settle
 from npuc.lowering.aten_to_tosa.open_resize import is_open, linear_of, nearest_of
 from npuc.lowering.aten_to_tosa.open_sizes import divided
 from npuc.lowering.aten_to_tosa.resample import resampled
 from npuc.lowering.aten_to_tosa.resize_axis import AxisResize, linear_axis, nearest_axis
 from npuc.lowering.aten_to_tosa.sampling import (
+    antialias_weights,
     cubic_weights,
     linear_weights,
     nearest_index,
@@ -140,7 +142,9 @@ def _interpolated(b: TosaBuilder, x: Value, move: Callable[[Value], Value]) -> V
         x.type.quant is not None or x.type.dtype.is_float,
         f"interpolation of {x.type.dtype.name} that is not quantized",
     )
-    return carry(b, move, x)
+    if x.type.quant is None:
+        return carry(b, move, x)
+    return settle(b, move(x), b.out[0])  # in its own range: the result's may be narrower
 
 
 def _resize_bilinear(b: TosaBuilder, x: Value, y_axis: AxisResize, x_axis: AxisResize) -> Value:
@@ -182,6 +186,23 @@ def upsample_bicubic(
 ) -> Value:
     """upsample_bicubic -> a product with the weights of each axis."""
     return _by_weights(b, x, output_size, align_corners, scales, cubic_weights)
+
+
+@lowers("aten._upsample_bilinear2d_aa")
+def upsample_bilinear_aa(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], align_corners: bool, *scales: float | None
+) -> Value:
+    """upsample_bilinear with antialias -> a product with the weights of each axis."""
+    return _by_weights(b, x, output_size, align_corners, scales, antialias_weights)
+
+
+@lowers("aten._upsample_bicubic2d_aa")
+def upsample_bicubic_aa(
+    b: TosaBuilder, x: Value, output_size: Sequence[int], align_corners: bool, *scales: float | None
+) -> Value:
+    """upsample_bicubic with antialias -> a product with the weights of each axis."""
+    weights_of = partial(antialias_weights, cubic=True)
+    return _by_weights(b, x, output_size, align_corners, scales, weights_of)
 
 
 def _by_weights(

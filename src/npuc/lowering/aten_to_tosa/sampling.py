@@ -13,6 +13,8 @@ Positions = npt.NDArray[np.float64]
 
 #: coefficient of PyTorch's bicubic kernel
 CUBIC_A = -0.75
+#: coefficient of the one with antialias, which is Pillow's
+ANTIALIAS_CUBIC_A = -0.5
 
 
 def _step(size: int, out: int, scale: float | None) -> np.float32:
@@ -64,21 +66,39 @@ def cubic_weights(size: int, out: int, align_corners: bool, scale: float | None)
     """[out, size] of bicubic interpolation; positions outside count as the nearest element."""
     at = linear_positions(size, out, align_corners, scale, cubic=True)
     base = np.floor(at).astype(np.int64)
-    part, a = at - base, CUBIC_A
-
-    def near(d: Positions) -> Positions:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-
-    def far(d: Positions) -> Positions:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
     weights = np.zeros((out, size))
-    for offset, value in (
-        (-1, far(part + 1)),
-        (0, near(part)),
-        (1, near(1 - part)),
-        (2, far(2 - part)),
-    ):
+    for offset in (-1, 0, 1, 2):
         places = np.clip(base + offset, 0, size - 1)
-        np.add.at(weights, (np.arange(out), places), value)
+        np.add.at(weights, (np.arange(out), places), _cubic(at - base - offset, CUBIC_A))
     return weights
+
+
+def _cubic(x: Positions, a: float) -> Positions:
+    """The cubic convolution kernel with coefficient `a`, 0 from 2 on."""
+    d = np.abs(x)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def antialias_weights(
+    size: int, out: int, align_corners: bool, scale: float | None, cubic: bool = False
+) -> Positions:
+    """[out, size] with antialias=True: the kernel is as wide as the step of the samples.
+
+    Formula: aten/src/ATen/native/cpu/UpSampleKernel.cpp, _compute_indices_min_size_weights_aa.
+    """
+    step = float(_step(size, out, scale))
+    if align_corners:
+        step = (size - 1) / (out - 1) if out > 1 else 0.0
+    wide = max(step, 1.0)
+    center = step * (np.arange(out)[:, None] + 0.5)
+    support = wide * (2 if cubic else 1)
+    first = np.maximum((center - support + 0.5).astype(np.int64), 0)
+    end = np.minimum((center + support + 0.5).astype(np.int64), size)
+    places = np.arange(size)
+    distance = (places - center + 0.5) / wide
+    linear = np.maximum(1 - np.abs(distance), 0)
+    weights = _cubic(distance, ANTIALIAS_CUBIC_A) if cubic else linear
+    weights = np.where((places >= first) & (places < end), weights, 0.0)
+    return weights / weights.sum(axis=1, keepdims=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npuc.ir import Dim, Op, Shape, SymbolicShape, Value
+from npuc.ir import Dim, DType, Op, Shape, SymbolicShape, Value
 from npuc.passes.layout import tflite_operators
 from npuc.passes.layout.free import Free
 
@@ -66,7 +66,7 @@ def free_behaviour(op: Op) -> Free | None:
     """The behaviour of an operator that runs in any layout; None for the others.
 
     Operands whose rank is not the operator's leave no way to renumber. Of shapes it has to be known
-    how they are computed.
+    how they are computed. No operator moves INT48: what reads it does so as it was made.
     """
     dialect = op.kind.partition(".")[0]
     free = ANY_LAYOUT.get(dialect, {}).get(op.name)
@@ -76,6 +76,8 @@ def free_behaviour(op: Op) -> Free | None:
     if any(v.type.rank != rank for v in data_operands(op, free)):
         return None
     if any(op.operands[i].op is None for i in free.shapes):
+        return None
+    if any(v.type.dtype is DType.INT48 for v in op.operands):
         return None
     return free if rank > 1 else None
 
