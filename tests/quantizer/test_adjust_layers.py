@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.fx import Graph, GraphModule
 
+from npuc.quantizer.adjust_layers import Layer, Means
 from npuc.quantizer.recipe import Recipe
 from tests.quantizer.families import Call, converted, float_outputs, sqnr
 
@@ -62,3 +64,16 @@ def test_grouped_transposed_layers_have_a_bias_scale_per_channel():
     graph = converted(Call(lambda m, x: m(x), layer), (x,))
     with torch.no_grad():
         assert sqnr(float_outputs(layer, (x,))[0], graph(x)[0]) > 35
+
+
+def test_a_mean_that_few_samples_have_by_chance_is_no_mean():
+    node = Graph().create_node("call_function", torch.relu, name="layer")
+    layer = Layer(node, node, node, node, transposed=False, groups=1, stride=1)
+    means = Means(GraphModule(nn.Module(), Graph()), [])
+    means.of_samples["layer"] = [torch.tensor(m).double() for m in ((1.25, 1.0), (0.75, -0.75))]
+    # means 1 and 1/8; the variances of the means are 0.125 / 2 and 1.53 / 2
+    torch.testing.assert_close(
+        means.mean(layer), torch.tensor([1 - 0.0625, 0.0], dtype=torch.float64)
+    )
+    means.of_samples["layer"].pop()
+    torch.testing.assert_close(means.mean(layer), torch.tensor([1.25, 1.0]).double())

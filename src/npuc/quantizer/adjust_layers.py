@@ -90,13 +90,12 @@ def _channels(node: Node) -> int:
 
 
 class Means(torch.fx.Interpreter):
-    """Runs a graph and keeps the mean of every layer's operand per channel."""
+    """Runs a graph and keeps the means of every layer's operand per channel, of each sample."""
 
     def __init__(self, gm: GraphModule, layers: list[Layer]) -> None:
         super().__init__(gm)
         self.layers = {layer.node.name: layer for layer in layers}
-        self.sums: dict[str, torch.Tensor] = {}
-        self.runs = 0
+        self.of_samples: dict[str, list[torch.Tensor]] = {}
 
     def run_node(self, n: Node) -> Any:
         """Run one node; take note of a layer's operand."""
@@ -104,13 +103,20 @@ class Means(torch.fx.Interpreter):
             x = self.env[n.args[0]]
             rank = self.env[n.args[1]].dim()
             mean = _channel_mean(x, rank, op_name(kind_of(n.target)) == "linear")
-            self.sums[n.name] = self.sums.get(n.name, torch.zeros(())) + mean
+            self.of_samples.setdefault(n.name, []).append(mean)
         return super().run_node(n)
 
     def mean(self, layer: Layer) -> torch.Tensor | None:
-        """Mean of the layer's operand, one entry per channel."""
-        total = self.sums.get(layer.node.name)
-        return None if total is None else total / self.runs
+        """Mean of the layer's operand, one entry per channel, as far as it is known: less its part
+        that a few samples have by chance, m * (1 - variance(m) / m^2) or 0 (James and Stein)."""
+        if layer.node.name not in self.of_samples:
+            return None
+        means = torch.stack(self.of_samples[layer.node.name])
+        mean = means.mean(0)
+        if len(means) == 1:
+            return mean
+        known = 1 - means.var(0) / len(means) / mean.square().clamp(min=1e-30)
+        return mean * known.clamp(min=0)
 
 
 def _channel_mean(x: torch.Tensor, rank: int, last: bool) -> torch.Tensor:

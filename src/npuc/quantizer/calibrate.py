@@ -165,7 +165,6 @@ def run_calibration(
         for batch in batches:
             results = prepared.means.run(*program.flatten_inputs(batch), *state)
             state = [results[s.result] for s in program.states]
-            prepared.means.runs += 1
             if step is not None:
                 step()
 

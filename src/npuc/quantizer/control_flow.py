@@ -53,7 +53,6 @@ class Flow:
         """The results of a body; its observers see what is in it."""
         prepared = self.bodies[index]
         self.runs[index] += 1
-        prepared.means.runs += 1
         results = prepared.means.run(*operands)
         return results if isinstance(results, (tuple, list)) else (results,)
 

@@ -171,13 +171,13 @@ def _ends(values: Tensor) -> tuple[float, float]:
 class FunctionObserver(RangeObserver):
     """For functions with a known range, such as sigmoid and tanh.
 
-    The range is that of the function, or (not `fixed`) the part of it that 1.5 times the
-    calibrated values fill, if that is less than three quarters: a softmax over 200 keys has
+    The range is that of the function, or the part of it that 1.5 times the calibrated values fill,
+    if that is less than three quarters (`fixed`: a quarter): a softmax over 200 keys has
     probabilities near 1/200, for which steps of 1/256 are useless.
     """
 
     MARGIN = 1.5
-    FULL = 3 / 4
+    FULL, FULL_FIXED = 3 / 4, 1 / 4
     LEAST = 2.0**-12
 
     def __init__(
@@ -190,14 +190,15 @@ class FunctionObserver(RangeObserver):
         """1/256 with zero point -128 for all of [0, 1] in 8 bits."""
         levels = 2 ** round(math.log2(self.quant_max - self.quant_min + 1))
         symmetric = self.qscheme == torch.per_tensor_symmetric or self.ends[0] < 0
-        part = 1.0 if self.fixed else self._part()
+        part = self._part()
         scale = part * (2 / levels if symmetric else 1 / levels)
         zero_point = 0 if symmetric else self.quant_min
         return torch.tensor([scale]), torch.tensor([zero_point])
 
     def _part(self) -> float:
         part = self.MARGIN * max(self.high, -self.low)
-        return max(part, self.LEAST) if 0 < part < self.FULL else 1.0
+        full = self.FULL_FIXED if self.fixed else self.FULL
+        return max(part, self.LEAST) if 0 < part < full else 1.0
 
 
 class PoolObserver(RangeObserver):

@@ -39,7 +39,8 @@ class Recipe:
     correct_bias: the bias takes up the mean error that rounding the weights causes.
     wide_sums: sums that a gate or a square root depends on keep 16 bits between 8-bit values.
     fixed_ranges: sigmoid, softmax and tanh have exactly the range of the function, as TFLite
-        kernels require; otherwise a power of two finer where the values allow.
+        kernels require, unless their values fill less than a quarter of it; otherwise the part
+        that the values fill.
     symmetric_products: operands of matrix products have zero point 0.
     is_qat: the recipe is for quantization-aware training.
 
