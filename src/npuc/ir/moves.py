@@ -31,10 +31,14 @@ def before_reshape(old: Shape, new: Shape, moves: Moves) -> Moves:
 
     With nothing to do behind it a reshape goes without saying.
     """
-    if not moves or moves[0][0] == "RESHAPE" or old == new:
+    if not moves or old == new:
         return moves
+    wanted: Sequence[Any] = new
+    if moves[0][0] == "RESHAPE":
+        wanted = [d if d is None or d >= 0 else new[~d] for d in moves[0][1]]
+        moves = moves[1:]
     axes = {d: ~axis for axis, d in enumerate(old) if not isinstance(d, int)}
-    return (("RESHAPE", tuple([d if isinstance(d, int) else axes.get(d) for d in new])), *moves)
+    return (("RESHAPE", tuple([d if isinstance(d, int) else axes.get(d) for d in wanted])), *moves)
 
 
 def apply_moves(array: np.ndarray, moves: Moves) -> np.ndarray | None:
