@@ -93,6 +93,24 @@ def test_between_convolutions_nothing_is_transposed() -> None:
     assert "TRANSPOSE" not in operators(compiled(net, IMAGE, io_layout="channels_last"))
 
 
+@pytest.mark.parametrize(
+    ("shape", "dim", "least"),
+    [((2040,), 0, 44), ((5, 4, 3, 2, 180), -1, 28), ((1, 100, 4, 4), 1, 32)],
+)
+def test_softmax_of_small_results(shape: tuple[int, ...], dim: int, least: float) -> None:
+    """The operator's steps of 1/256 would leave zeros, or codes of one digit."""
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(0)) * 2
+    c = compiled(Of(lambda x: x.softmax(dim)), x)
+    found = operators(c)
+    assert found["FULLY_CONNECTED"] == 2 and found["EXP"] == 1 and "SOFTMAX" not in found
+    assert sqnr(c) > least
+
+
+def test_softmax_of_large_results_is_one_operator() -> None:
+    c = compiled(Of(lambda x: x.softmax(-1)), torch.randn(4, 10))
+    assert operators(c) == {"SOFTMAX": 1}
+
+
 def test_wide_values_are_refused() -> None:
     b = TfliteBuilder(neutron_target("neutron-imxrt700").limits, ("neutron",))
     x = b.input(TensorType(DType.INT16, (4,), Quant(0.1, 0, None, -(2**15), 2**15 - 1)), "x")
