@@ -11,9 +11,9 @@ import pytest
 import torch
 from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
 from executorch.exir.backend.backend_api import to_backend
-from executorch.exir.backend.backend_details import BackendDetails
+from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
-from npuc.errors import BadInput, Unsupported
+from npuc.errors import BadInput, NpucError, Unsupported
 from npuc.execute.reference_model import run_reference_model
 from npuc.executorch import (
     EthosUBackend,
@@ -23,12 +23,14 @@ from npuc.executorch import (
     TosaCompileSpec,
     TOSAPartitioner,
     VelaExternalBlockPlacements,
+    VgfBackend,
     VgfCompileSpec,
     VgfPartitioner,
     run_pte_methods,
 )
 from npuc.executorch.external_blocks import externalize
 from npuc.serialize.pte_flatbuffer import delegates_of, kernels_of, read_pte
+from npuc.serialize.read_tosa import read_tosa
 from npuc.targets.ethos_u_files import parse_payload, read_blocks
 
 torch.manual_seed(0)
@@ -303,6 +305,12 @@ def test_debug_files(tmp_path: Path) -> None:
     }
     events = json.loads((tmp_path / "debug_tag0.json").read_text())
     conv = next(e for e in events if e["tosa"]["operator"] == "CONV2D")
+    written = read_tosa((tmp_path / f"{stem}.tosa").read_bytes())
+    operators = [op for op in written.walk() if op.kind != "const"]
+    assert [(e["tosa"]["operator"], e["tosa"]["results"]) for e in events] == [
+        (op.name, [r.name for r in op.results]) for op in operators
+    ]
+    assert all(name for e in events for name in e["tosa"]["results"])
     assert conv["module"] == "first" and conv["file"] == __file__
     verdicts = {v.name: v for v in partitioner.report()}
     assert {e["node"] for e in events} <= set(verdicts)
@@ -317,6 +325,40 @@ def test_failure_leaves_what_was_lowered(tmp_path: Path) -> None:
     assert "needs PRO-FP" in (tmp_path / "failed_whole.txt").read_text()
     assert "aten.convolution" in (tmp_path / "failed_whole.imported.mlir").read_text()
     assert (tmp_path / "failed_whole.lowered.mlir").exists()
+    assert not (tmp_path / "failed_whole.tosa").exists()
+
+
+def test_failure_of_a_tool_leaves_its_input(tmp_path: Path) -> None:
+    spec = VgfCompileSpec(compiler_flags=["--no-such-flag"])
+    spec.dump_intermediate_artifacts_to(str(tmp_path))
+    program = to_edge(exported(torch.nn.ReLU(), X)).exported_program()
+    with pytest.raises(NpucError, match=r"model-converter cannot convert .*--no-such-flag"):
+        VgfBackend.preprocess(program, spec.to_list())
+    assert read_tosa((tmp_path / "failed_whole.tosa").read_bytes()).ops[-1].name == "CLAMP"
+    assert "tosa.clamp" in (tmp_path / "failed_whole.optimized.mlir").read_text()
+
+
+def test_copies_of_outputs_have_a_source(tmp_path: Path) -> None:
+    """The file copies an output that is there twice; the copy comes from the op that it copies."""
+
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            y = torch.relu(x)
+            return y, y + 1
+
+    spec = TosaCompileSpec("TOSA-1.0+FP").dump_intermediate_artifacts_to(str(tmp_path))
+    spec.dump_debug_info(TosaCompileSpec.DebugMode.JSON)
+    program = to_edge(exported(Twice(), X)).exported_program()
+    output = program.graph.output_node()
+    output.args = ([output.args[0][0], *output.args[0]],)
+    TOSABackend.preprocess(program, spec.to_list())
+    events = json.loads((tmp_path / "debug_whole.json").read_text())
+    assert [e["node"] for e in events] == [
+        "aten_relu_default",
+        "aten_add_tensor",
+        "aten_relu_default",
+    ]
+    assert len({e["line"] for e in events}) == 2 and all(e["file"] == __file__ for e in events)
 
 
 def test_external_blocks() -> None:
@@ -342,20 +384,59 @@ def test_external_blocks() -> None:
     assert parse_payload(plain.processed_bytes).weights == stored[key]
 
 
-def test_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_use() -> None:
     with pytest.raises(BadInput, match="VgfPartitioner with a TosaCompileSpec"):
         VgfPartitioner(TosaCompileSpec("TOSA-1.0+FP"))
     program = to_edge(exported(torch.nn.ReLU(), X)).exported_program()
     with pytest.raises(BadInput, match="for 'vgf'"):
         EthosUBackend.preprocess(program, VgfCompileSpec().to_list())
 
-    class Other:
+
+def test_beside_executorchs_own_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend of the same name that ExecuTorch finds first passes on what is ours."""
+
+    class Rival:
         __name__ = "TOSABackend"
 
-    rival = type("TOSABackend", (), {"__module__": "elsewhere"})
-    monkeypatch.setattr(BackendDetails, "__subclasses__", lambda: [TOSABackend, rival])
-    with pytest.raises(BadInput, match=r"two backends are called TOSABackend: elsewhere\."):
-        TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP")).partition(program)
+        @staticmethod
+        def preprocess(edge_program: Any, compile_specs: Any) -> Any:
+            return PreprocessResult(processed_bytes=b"theirs")
+
+        preprocess_multimethod = classmethod(BackendDetails.preprocess_multimethod.__func__)
+
+    rival = type("TOSABackend", (Rival,), {})
+    for order in ([TOSABackend, rival], [rival, TOSABackend]):
+        with monkeypatch.context() as patch:
+            patch.setattr(BackendDetails, "__subclasses__", lambda order=order: order)
+            partitioner = TOSAPartitioner(TosaCompileSpec("TOSA-1.0+FP"))
+            program = lowered(exported(torch.nn.Sigmoid(), X), partitioner).exported_program()
+            assert read_tosa(program.graph_module.lowered_module_0.processed_bytes).ops
+            whole = to_edge(exported(torch.nn.Sigmoid(), X)).exported_program()
+            assert rival.preprocess(whole, []).processed_bytes == b"theirs"
+
+
+def test_delegates_are_numbered_over_all_programs(tmp_path: Path) -> None:
+    spec = TosaCompileSpec("TOSA-1.0+FP").dump_intermediate_artifacts_to(str(tmp_path))
+    partitioner = TOSAPartitioner(spec)
+    methods = {n: exported(m(), X) for n, m in {"a": torch.nn.Sigmoid, "b": torch.nn.Tanh}.items()}
+    to_edge_transform_and_lower(methods, partitioner=[partitioner])
+    assert partitioner.report().as_dict()["delegates"] == 2
+    assert {p.name for p in tmp_path.glob("*.tosa")} == {
+        f"output_tag{i}_{spec.tosa_spec}.tosa" for i in (0, 1)
+    }
+
+
+def test_quantization_at_the_boundary_on_the_host() -> None:
+    model = quantized(torch.nn.Conv2d(3, 4, 3), X)
+    for preserve, kernels in (False, 0), (True, 2):
+        spec = VgfCompileSpec()._set_preserve_io_quantization(preserve)
+        partitioner = VgfPartitioner(spec)
+        data = pte_of(lowered(exported(model, X), partitioner))
+        assert len(kernels_of(read_pte(data))) == kernels
+        if preserve:
+            reasons = [v.reason for v in partitioner.report() if not v.tag]
+            assert reasons == 2 * ["the quantization of the program's inputs and outputs is to stay "
+                                   "on the host"]  # fmt: skip
 
 
 def test_booleans_cross_as_bytes() -> None:

@@ -23,7 +23,7 @@ _PARTITIONER = (
     "ops_to_not_decompose(ep)", "register_custom_partition_op(op)", "report()",
 )  # fmt: skip
 _QUANTIZER = (
-    "(compile_spec, use_composable_quantizer=True)", "set_global(quantization_config)",
+    "set_global(quantization_config)",
     "set_io(quantization_config)", "set_module_name(module_name, quantization_config)",
     "set_module_type(module_type, quantization_config)", "annotate(model)",
     "transform_for_annotation(model)", "validate(model)", "add_quantizer(quantizer)",
@@ -49,7 +49,13 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     ),
     "VelaExternalBlockPlacements": ("(cmd_data=None, weight_data=None)", "to_block_placements()"),
     **dict.fromkeys(("TOSAPartitioner", "EthosUPartitioner", "VgfPartitioner"), _PARTITIONER),
-    **dict.fromkeys(("TOSAQuantizer", "EthosUQuantizer", "VgfQuantizer"), _QUANTIZER),
+    "TOSAQuantizer": ("(compile_spec_or_tosa_spec, use_composable_quantizer=True)", *_QUANTIZER),
+    **dict.fromkeys(
+        ("EthosUQuantizer", "VgfQuantizer"),
+        ("(compile_spec, use_composable_quantizer=True)", *_QUANTIZER),
+    ),
+    "NodeFinder": ("find_nodes(model)",),
+    "ArmCompileSpec": _SPEC,
     **dict.fromkeys(
         ("TOSABackend", "EthosUBackend", "VgfBackend"), ("preprocess(edge_program, compile_specs)",)
     ),
@@ -59,6 +65,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "get_symmetric_a16w8_quantization_config": (
         f"({_CONFIG}weight_qmin=-127, weight_qmax=127, epsilon=2**-12)",
     ),
+    "get_uint8_io_quantization_config": ("(is_qat=False, is_dynamic=False, eps=2**-16)",),
 }
 
 

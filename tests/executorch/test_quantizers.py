@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from npuc.errors import BadInput
 from npuc.executorch import (
     EthosUCompileSpec,
     EthosUQuantizer,
+    NodeFinder,
     TosaCompileSpec,
     TOSAQuantizer,
     TosaSpecification,
@@ -26,6 +28,7 @@ from npuc.executorch import (
     get_uint8_io_quantization_config,
     get_vgf_snorm_quantization_config,
 )
+from npuc.executorch.node_rules import one_config
 
 torch.manual_seed(0)
 X = torch.randn(2, 3, 8, 8)
@@ -85,6 +88,11 @@ def test_what_is_set_can_be_read() -> None:
     assert chosen.node_target_config == {torch.ops.aten.softmax.int: None}
     assert str(wide) == "int16, weights int8, per channel" and wide != INT8
     assert get_symmetric_quantization_config() == INT8
+    chosen.module_name_config = {"linear": wide}
+    chosen.io_config = INT8
+    assert chosen.module_name_config == {"linear": wide} and chosen.io_config is INT8
+    assert chosen.module_type_config == {torch.nn.Linear: wide}
+    assert chosen.tosa_spec == VgfCompileSpec().tosa_spec
 
 
 @pytest.mark.parametrize("config, activation, weight, low", [
@@ -110,9 +118,9 @@ def test_ranges_of_activations() -> None:
 
 
 def test_selection() -> None:
-    class Finder:
-        def find_nodes(self, model: torch.fx.GraphModule) -> list[torch.fx.Node]:
-            return [n for n in model.graph.nodes if "softmax" in n.name]
+    class Finder(NodeFinder):
+        def find_nodes(self, model: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
+            return (n for n in model.graph.nodes if "softmax" in n.name)
 
     wide = get_symmetric_a16w8_quantization_config()
     whole = types_of(converted(quantizer().set_global(INT8)))
@@ -150,6 +158,21 @@ def test_uint8_at_the_boundary() -> None:
     torch.testing.assert_close(program.run(X), gm(X), atol=2 / 255, rtol=0)
 
 
+def test_one_side_of_the_boundary() -> None:
+    class Inputs(NodeFinder):
+        def find_nodes(self, model: torch.fx.GraphModule) -> Iterator[torch.fx.Node]:
+            return (n for n in model.graph.nodes if n.op == "placeholder")
+
+    io = get_uint8_io_quantization_config()
+    gm = converted(quantizer().set_global(INT8).set_node_finder(io, Inputs()))
+    codes = [n for n in gm.graph.nodes if ".quantize_per_tensor" in str(n.target)]
+    assert codes[0].args[-1] is torch.uint8
+    assert all(n.args[-1] is torch.int8 for n in codes[1:])
+    chosen = dict(zip(codes, (io, INT8), strict=False))
+    with pytest.raises(BadInput, match="inputs with different configs"):
+        one_config("inputs", chosen)
+
+
 def test_another_quantizer() -> None:
     class OnlySoftmax(Quantizer):
         def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -170,6 +193,11 @@ def test_another_quantizer() -> None:
     gm = converted(quantizer().set_global(INT8).add_quantizer(OnlySoftmax()))
     ranges = {n.args[3:5] for n in gm.graph.nodes if "quantize_per_tensor" in str(n.target)}
     assert {(-100, 99), (-128, 127)} <= ranges
+    softmax = torch.ops.aten.softmax.int
+    later = quantizer().set_global(INT8).add_quantizer(OnlySoftmax()).set_node_target(softmax, INT8)
+    gm = converted(later)
+    ranges = {n.args[3:5] for n in gm.graph.nodes if "quantize_per_tensor" in str(n.target)}
+    assert (-100, 99) not in ranges
 
 
 @pytest.mark.slow  # torchao folds norms by matching a hundred patterns

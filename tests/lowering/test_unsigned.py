@@ -82,9 +82,3 @@ def test_where_it_cannot_be_read() -> None:
         compiled(FLOATS["to float"], "tosa-1.0+fp")
     with pytest.raises(npuc.Unsupported, match="CAST: INT32, FP32 needs PRO-FP"):
         compiled(FLOATS["to float"], "tosa-1.0+int")
-
-
-def test_results_without_elements_are_refused() -> None:
-    with pytest.raises(npuc.Unsupported, match=r"SLICE: tensor \(1, 0\) is empty"):
-        npuc.compile(Apply(lambda x: (x, x[:, :0] + 1)), (torch.ones(1, 3),), target="vgf",
-                     progress=False)  # fmt: skip

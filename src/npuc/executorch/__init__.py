@@ -7,6 +7,7 @@ from typing import Any
 #: public names and the modules that define them, imported when they are first used
 _LAZY = {
     "TosaSpecification": "tosa_specification",
+    "ArmCompileSpec": "compile_specs",
     "TosaCompileSpec": "compile_specs",
     "EthosUCompileSpec": "compile_specs",
     "VgfCompileSpec": "compile_specs",
@@ -24,6 +25,7 @@ _LAZY = {
     "TOSAQuantizer": "quantizers",
     "EthosUQuantizer": "quantizers",
     "VgfQuantizer": "quantizers",
+    "NodeFinder": "node_rules",
     "QuantizationConfig": "quantization_config",
     "get_symmetric_quantization_config": "quantization_config",
     "get_symmetric_a16w8_quantization_config": "quantization_config",

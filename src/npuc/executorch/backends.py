@@ -6,11 +6,12 @@ these read: a VGF file, the blocks of an Ethos-U payload, or a TOSA file.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
 
-from npuc.errors import BadInput, NpucError
+from npuc.errors import NpucError
 from npuc.executorch.compile_specs import (
     ArmCompileSpec,
     EthosUCompileSpec,
@@ -23,6 +24,11 @@ from npuc.executorch.lower_delegate import Delegate, finish_delegate, lower_dele
 from npuc.executorch.pte import VGF_VERSION
 from npuc.executorch.run_edge import RECORD, record_of
 from npuc.ir import Graph
+
+Preprocess = Callable[[Any, list[Any]], PreprocessResult]
+
+#: meta key of the nodes of npuc's partitions
+OURS = "npuc_partition"
 
 
 class TOSABackend(BackendDetails):  # type: ignore[misc]
@@ -80,34 +86,36 @@ class VgfBackend(BackendDetails):  # type: ignore[misc]
         return _result(told, mark_version(data, VGF_VERSION))
 
 
-def check_registered(backend: type) -> None:
-    """Raise BadInput when ExecuTorch knows another backend of the same name.
+def claim(backend: Any) -> None:
+    """Let `backend` have the partitions that are marked as npuc's.
 
-    It looks backends up by the name of their class: which of two it takes is undefined.
+    ExecuTorch looks backends up by the name of their class. Where its own backend of the same name
+    is imported too (its Cortex-M passes do that), that one may be asked: it passes on what is ours.
     """
-    others = [
-        f"{c.__module__}.{c.__name__}"
-        for c in BackendDetails.__subclasses__()
-        if c.__name__ == backend.__name__ and c is not backend
-    ]
-    if others:
-        raise BadInput(
-            f"two backends are called {backend.__name__}",
-            why=f"{others[0]} is imported beside npuc's",
-            hint="import from npuc.executorch only, in a fresh process",
-        )
+    for rival in BackendDetails.__subclasses__():
+        is_rival = rival.__name__ == backend.__name__ and rival is not backend
+        if is_rival and not hasattr(rival.preprocess, "passes_on"):
+            rival.preprocess = staticmethod(_passing_on(rival.preprocess, backend.preprocess))
+
+
+def _passing_on(theirs: Preprocess, ours: Preprocess) -> Preprocess:
+    def preprocess(edge_program: Any, compile_specs: list[Any]) -> PreprocessResult:
+        is_ours = any(OURS in n.meta for n in edge_program.graph.nodes)
+        return (ours if is_ours else theirs)(edge_program, compile_specs)
+
+    preprocess.passes_on = True  # type: ignore[attr-defined]
+    return preprocess
 
 
 def _compile(edge_program: Any, spec: ArmCompileSpec) -> tuple[dict[str, Any], bytes]:
     """What is told about a delegate, and the target's file; writes what the spec wants."""
     target, tag = spec.target(), _tag_of(edge_program)
-    graphs: dict[str, Graph] = {}
+    delegate = None
     try:
         delegate = lower_delegate(whole_of(edge_program, tag), target)
-        graphs = {"imported": delegate.imported, "lowered": delegate.lowered.graph}
         graph, artifact = finish_delegate(delegate, target)
     except NpucError as error:
-        write_failure(spec, tag, error, graphs)
+        write_failure(spec, tag, error, delegate)
         raise
     write_artifacts(spec, tag, delegate, graph, artifact)
     told = {

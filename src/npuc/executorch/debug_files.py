@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ from npuc.errors import NpucError
 from npuc.executorch.compile_specs import ArmCompileSpec
 from npuc.executorch.lower_delegate import Delegate
 from npuc.executorch.spec_encoding import DebugMode
-from npuc.ir import Graph
+from npuc.ir import Graph, Loc, Op
+from npuc.serialize.read_tosa import read_tosa
+from npuc.serialize.tosa_flatbuffer import serialize
 from npuc.targets.target import Artifact
 
 
@@ -29,36 +31,71 @@ def write_artifacts(
     }
     files |= {f"{stem}{suffix}": data for suffix, data in artifact.files.items()}
     if spec.tosa_debug_mode is DebugMode.JSON:
-        events = json.dumps(op_sources(graph, delegate), indent=1)
+        events = json.dumps(op_sources(graph, read_tosa(artifact.tosa), delegate), indent=1)
         files[f"debug_{tag}.json"] = events.encode()
     _write(spec.path_for_intermediates, files)
 
 
 def write_failure(
-    spec: ArmCompileSpec, tag: str, error: NpucError, graphs: Mapping[str, Graph]
+    spec: ArmCompileSpec, tag: str, error: NpucError, delegate: Delegate | None
 ) -> None:
-    """Write the error and the graphs that were made before it."""
+    """Write the error and what was made before it: graphs, the .tosa, what a tool left."""
     if spec.path_for_intermediates is None:
         return
-    files = {f"failed_{tag}.{stage}.mlir": str(graph).encode() for stage, graph in graphs.items()}
-    files[f"failed_{tag}.txt"] = f"{error}\n".encode()
-    _write(spec.path_for_intermediates, files)
+    files = {".txt": f"{error}\n".encode(), **error.files}
+    if delegate is not None:
+        files[".imported.mlir"] = str(delegate.imported).encode()
+        files[".lowered.mlir"] = str(delegate.lowered.graph).encode()
+    if delegate is not None and delegate.optimized is not None:
+        files[".optimized.mlir"] = str(delegate.optimized).encode()
+        files |= _tosa_of(delegate.optimized, spec)
+    named = {f"failed_{tag}{suffix}": data for suffix, data in files.items()}
+    _write(spec.path_for_intermediates, named)
 
 
-def op_sources(graph: Graph, delegate: Delegate) -> list[dict[str, Any]]:
-    """For each op of the artifact the node, module path and source line that it came from."""
-    return [
-        {
+def _tosa_of(graph: Graph, spec: ArmCompileSpec) -> dict[str, bytes]:
+    """The file that a vendor's tool was given; nothing where writing it is what failed."""
+    try:
+        return {".tosa": serialize(graph, spec.target().limits.version)}
+    except NpucError:
+        return {}
+
+
+def op_sources(graph: Graph, written: Graph, delegate: Delegate) -> list[dict[str, Any]]:
+    """For each operator of the .tosa the node, module path and source line that it came from.
+
+    written: the file's graph, whose values have the file's names.
+    """
+    locs: dict[Op, Loc] = dict(_paired(graph, written))
+    events = []
+    for number, op in enumerate(o for o in written.walk() if o.kind != "const"):
+        copied = op.operands[0].op if op.operands else None  # an output that the file copies
+        loc = locs.get(op) or (locs.get(copied, op.loc) if copied is not None else op.loc)
+        events.append({
             "event_id": number,
             "tosa": {"operator": op.name, "results": [r.name for r in op.results]},
-            "node": delegate.nodes.get(op.loc.name, op.loc.name),
-            "aten": op.loc.op,
-            "module": op.loc.module,
-            "file": op.loc.file,
-            "line": op.loc.line,
-        }
-        for number, op in enumerate(o for o in graph.walk() if o.kind != "const")
-    ]
+            "node": delegate.nodes.get(loc.name, loc.name),
+            "aten": loc.op,
+            "module": loc.module,
+            "file": loc.file,
+            "line": loc.line,
+        })  # fmt: skip
+    return events
+
+
+def _paired(graph: Graph, written: Graph) -> Iterator[tuple[Op, Loc]]:
+    """Each op of the file's graph that is one of `graph`, with where that comes from.
+
+    The file has the ops in the same order, and copies of outputs behind them.
+    """
+    for ours, theirs in zip(_computing(graph), _computing(written), strict=False):
+        yield theirs, ours.loc
+        for inner in zip(ours.regions, theirs.regions, strict=True):
+            yield from _paired(*inner)
+
+
+def _computing(graph: Graph) -> list[Op]:
+    return [op for op in graph.ops if op.kind != "const"]
 
 
 def _write(folder: str, files: Mapping[str, bytes]) -> None:

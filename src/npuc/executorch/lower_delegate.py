@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 class Delegate:
     """One partition: the imported graph, what it was lowered to, and how nodes map to ops.
 
-    nodes: name in the program's graph -> name of the node of the edge program.
+    nodes: name in the program's graph -> name of the node of the edge program. optimized: the graph
+    after the target's passes, set by `finish_delegate` before the target's tools run.
     """
 
     part: Part
     imported: Graph
     lowered: Lowered
     nodes: dict[str, str]
+    optimized: Graph | None = None
 
 
 def lower_delegate(part: Part, target: Target) -> Delegate:
@@ -61,7 +63,7 @@ def finish_delegate(delegate: Delegate, target: Target) -> tuple[Graph, Artifact
     outputs = [order_of(n.meta["val"]) for n in delegate.part.outputs]
     limits = target.limits
     graph = set_io_orders(delegate.lowered.graph, inputs, outputs, limits)
-    graph = run_passes(graph, target.passes, limits)
+    delegate.optimized = graph = run_passes(graph, target.passes, limits)
     ordered = replace(target, orders=(tuple(inputs), tuple(outputs)))
     return graph, target.finish(graph, ordered)
 

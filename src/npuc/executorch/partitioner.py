@@ -13,7 +13,7 @@ from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, Par
 from torch.fx import GraphModule, Node
 
 from npuc.errors import BadInput
-from npuc.executorch.backends import EthosUBackend, TOSABackend, VgfBackend, check_registered
+from npuc.executorch.backends import OURS, EthosUBackend, TOSABackend, VgfBackend, claim
 from npuc.executorch.compile_specs import (
     ArmCompileSpec,
     EthosUCompileSpec,
@@ -26,6 +26,7 @@ from npuc.executorch.partition_report import NodeVerdict, PartitionReport
 from npuc.executorch.preserved_ops import PreservedOps
 from npuc.frontend.fx_targets import aten_op
 from npuc.frontend.source_location import loc_of
+from npuc.frontend.spellings.quantize import DEQUANTIZE, QUANTIZE
 from npuc.frontend.splice import kind_of
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class TOSAPartitioner(Partitioner):  # type: ignore[misc]
 
     def partition(self, exported_program: Any) -> PartitionResult:
         """Tag the nodes of each delegate, and the constants that only delegates read."""
-        check_registered(self.backend)
+        claim(self.backend)
         constants = constants_of(exported_program)
         tags: dict[str, DelegationSpec] = {}
         verdicts = self._partition(exported_program.graph_module, constants, tags)
@@ -83,17 +84,22 @@ class TOSAPartitioner(Partitioner):  # type: ignore[misc]
     def _partition(
         self, gm: GraphModule, constants: Constants, tags: dict[str, DelegationSpec]
     ) -> list[NodeVerdict]:
-        """Tag the nodes of a graph, then those of branches and bodies that stay on the host."""
+        """Tag the nodes of a graph, then those of branches and bodies that stay on the host.
+
+        Tags are numbered over all programs: files of delegates are named by them.
+        """
         found = partition_graph(
             gm, constants, self.target, self._refusal_of_checks, self.preserved.is_preserved
         )
+        used = len({v.tag for report in self.reports for v in report if v.tag})
         for group in found.groups:
-            tag = f"tag{len(tags)}"
+            tag = f"tag{used + len(tags)}"
             tags[tag] = self.delegation_spec
             for node in group:
                 bodies = (p for p in node.all_input_nodes if p.op == "get_attr")
                 for member in (node, *bodies):
                     member.meta["delegation_tag"] = tag
+                    member.meta[OURS] = True
         verdicts = [_verdict(n, found) for n in found.nodes]
         for body in bodies_on_host(found):
             verdicts += self._partition(body, {}, tags)
@@ -105,6 +111,8 @@ class TOSAPartitioner(Partitioner):  # type: ignore[misc]
         return PartitionReport(self.target.name, nodes)
 
     def _refusal_of_checks(self, node: Node) -> str | None:
+        if getattr(self.compile_spec, "preserve_io_quantization", False) and _is_outermost(node):
+            return "the quantization of the program's inputs and outputs is to stay on the host"
         for check in self.additional_checks:
             if not check.is_node_supported({}, node):
                 return f"rejected by {type(check).__name__}"
@@ -132,6 +140,14 @@ class VgfPartitioner(TOSAPartitioner):
 
     backend = VgfBackend
     takes = VgfCompileSpec
+
+
+def _is_outermost(node: Node) -> bool:
+    """Whether a node quantizes an input of the program, or only gives a dequantized output."""
+    kind = kind_of(aten_op(node.target))
+    if kind == QUANTIZE:
+        return node.all_input_nodes[0].op == "placeholder"
+    return kind == DEQUANTIZE and all(user.op == "output" for user in node.users)
 
 
 def _verdict(node: Node, found: Partition) -> NodeVerdict:

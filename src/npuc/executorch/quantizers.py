@@ -13,6 +13,15 @@ from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
 from npuc.errors import BadInput
 from npuc.executorch.compile_specs import ArmCompileSpec, EthosUCompileSpec, VgfCompileSpec
+from npuc.executorch.node_rules import (
+    Choices,
+    Config,
+    NodeFinder,
+    Rule,
+    boundary,
+    checked,
+    one_config,
+)
 from npuc.executorch.qat_norms import leave_parameters_float, mark_norms
 from npuc.executorch.quantization_config import QuantizationConfig
 from npuc.executorch.tosa_specification import TosaSpecification
@@ -23,25 +32,26 @@ from npuc.quantizer.recipe import Recipe
 from npuc.quantizer.specs import ACTIVATIONS
 
 Self = TypeVar("Self", bound="TOSAQuantizer")
-Config = QuantizationConfig | None
 
 
 class TOSAQuantizer(Quantizer):  # type: ignore[misc]
     """Quantizes for the TOSA specification of a compile spec.
 
     Setters select nodes for a config; None leaves them float. The rule that was added last wins,
-    `set_global` comes behind all of them. What was set can be read: `global_config`, `io_config`,
-    `module_name_config`, `module_type_config`, `node_name_config`, `node_target_config`.
+    `set_global` comes behind all of them. What was set can be read and assigned: `global_config`,
+    `io_config`, `module_name_config`, `module_type_config`, `node_name_config`,
+    `node_target_config`.
     """
 
     takes: tuple[type, ...] = (ArmCompileSpec, TosaSpecification)
 
     def __init__(
         self,
-        compile_spec: ArmCompileSpec | TosaSpecification,
+        compile_spec_or_tosa_spec: ArmCompileSpec | TosaSpecification,
         use_composable_quantizer: bool = True,
     ) -> None:
         super().__init__()
+        compile_spec = compile_spec_or_tosa_spec
         if not isinstance(compile_spec, self.takes):
             names = " or a ".join(t.__name__ for t in self.takes)
             raise BadInput(
@@ -50,71 +60,96 @@ class TOSAQuantizer(Quantizer):  # type: ignore[misc]
             )
         self.compile_spec = compile_spec
         self.global_config: Config = None
-        self.io_config: Config = None
-        self.module_name_config: dict[str, Config] = {}
-        self.module_type_config: dict[Any, Config] = {}
-        self.node_name_config: dict[str, Config] = {}
-        self.node_target_config: dict[Any, Config] = {}
-        #: (graph -> the nodes that are selected, their config), the strongest last
-        self._rules: list[tuple[Callable[[GraphModule], Iterable[Node]], Config]] = []
-        self._others: list[Quantizer] = []
+        #: what was chosen, the strongest last; another quantizer stands for the nodes it annotates
+        self.rules: list[Rule | Quantizer] = []
         self._core: NpucQuantizer | None = None
+
+    @property
+    def tosa_spec(self) -> TosaSpecification:
+        """The TOSA specification that is quantized for."""
+        spec = self.compile_spec
+        return spec if isinstance(spec, TosaSpecification) else spec.tosa_spec
 
     # setters -------------------------------------------------------------------------------------
 
+    module_name_config = Choices("set_module_name")
+    module_type_config = Choices("set_module_type")
+    node_name_config = Choices("set_node_name")
+    node_target_config = Choices("set_node_target")
+
+    @property
+    def io_config(self) -> Config:
+        """What `set_io` was given."""
+        return Choices("set_io").__get__(self).get(None)
+
+    @io_config.setter
+    def io_config(self, config: Config) -> None:
+        Choices("set_io").__set__(self, {})
+        self.set_io(config)
+
     def set_global(self: Self, quantization_config: Config) -> Self:
         """The config of everything that no other rule selects."""
-        self.global_config = _checked(quantization_config)
+        self.global_config = checked(quantization_config)
         return self
 
     def set_io(self: Self, quantization_config: Config) -> Self:
-        """The config of the model's inputs and outputs."""
-        self.io_config = _checked(quantization_config)
-        return self
+        """The config of the model's inputs and outputs; None: that of the ops beside them."""
+        return self._rule("set_io", None, boundary, quantization_config)
 
     def set_module_name(self: Self, module_name: str, quantization_config: Config) -> Self:
         """The config of all that is inside of the module with this path."""
-        self.module_name_config[module_name] = _checked(quantization_config)
-        return self._rule(
-            lambda n: any(path == module_name for path, _ in modules_of(n)), quantization_config
-        )
+        return self._each(
+            "set_module_name", module_name,
+            lambda n: any(path == module_name for path, _ in modules_of(n)), quantization_config,
+        )  # fmt: skip
 
     def set_module_type(self: Self, module_type: Any, quantization_config: Config) -> Self:
         """The config of all that is inside of modules of this class."""
         name = module_type
         if not isinstance(module_type, str):
             name = f"{module_type.__module__}.{module_type.__qualname__}"
-        self.module_type_config[module_type] = _checked(quantization_config)
-        return self._rule(
+        return self._each(
+            "set_module_type", module_type,
             lambda n: any(c == name or c.endswith(f".{name}") for _, c in modules_of(n)),
             quantization_config,
-        )
+        )  # fmt: skip
 
     def set_node_name(self: Self, node_name: str, quantization_config: Config) -> Self:
         """The config of the node with this name in the exported graph."""
-        self.node_name_config[node_name] = _checked(quantization_config)
-        return self._rule(lambda n: n.name == node_name, quantization_config)
+        return self._each(
+            "set_node_name", node_name, lambda n: n.name == node_name, quantization_config
+        )
 
     def set_node_target(self: Self, node_target: Any, quantization_config: Config) -> Self:
         """The config of all nodes that call this op (an OpOverload)."""
-        self.node_target_config[node_target] = _checked(quantization_config)
         kind = kind_of(node_target)
-        return self._rule(
-            lambda n: n.op == "call_function" and kind_of(n.target) == kind, quantization_config
+        return self._each(
+            "set_node_target", node_target, lambda n: kind_of(n.target) == kind, quantization_config
         )
 
-    def set_node_finder(self: Self, quantization_config: Config, node_finder: Any) -> Self:
+    def set_node_finder(self: Self, quantization_config: Config, node_finder: NodeFinder) -> Self:
         """The config of the nodes that `node_finder.find_nodes(model)` returns."""
-        self._rules.append((node_finder.find_nodes, _checked(quantization_config)))
-        return self
+        finder = node_finder.find_nodes
+        return self._rule("set_node_finder", node_finder, finder, quantization_config)
 
     def add_quantizer(self: Self, quantizer: Quantizer) -> Self:
-        """Leave to another quantizer the nodes that it annotates."""
-        self._others.append(quantizer)
+        """Leave to another quantizer the nodes that it annotates; a later rule takes them back."""
+        self.rules.append(quantizer)
         return self
 
-    def _rule(self: Self, matches: Callable[[Node], bool], config: Config) -> Self:
-        self._rules.append((lambda gm: [n for n in gm.graph.nodes if matches(n)], config))
+    def _each(
+        self: Self, setter: str, key: Any, matches: Callable[[Node], bool], config: Config
+    ) -> Self:
+        def find(model: GraphModule) -> list[Node]:
+            return [n for n in model.graph.nodes if n.op == "call_function" and matches(n)]
+
+        return self._rule(setter, key, find, config)
+
+    def _rule(
+        self: Self, setter: str, key: Any, find: Callable[[GraphModule], Iterable[Node]],
+        config: Config,
+    ) -> Self:  # fmt: skip
+        self.rules.append(Rule(setter, key, find, checked(config)))
         return self
 
     # torchao's flow ------------------------------------------------------------------------------
@@ -130,11 +165,15 @@ class TOSAQuantizer(Quantizer):  # type: ignore[misc]
 
     def annotate(self, model: GraphModule) -> GraphModule:
         """Write the annotations of every node; returns the model."""
-        theirs = self._annotated_by_others(model)
-        chosen = self._configs(model, theirs)
-        base = self.global_config or self.io_config or next(filter(None, chosen.values()), None)
+        chosen, theirs = self._choices(model)
+        ends = {n: chosen.pop(n) for n in boundary(model)}
+        output = ends.popitem()
+        inputs = one_config("inputs", ends)
+        base = self.global_config or next(filter(None, [*chosen.values(), *ends.values()]), None)
         if base is not None:
-            self._annotate(model, base, chosen)
+            recipe = self._annotate(model, base, chosen, inputs)
+            if output[1] is not None:
+                _quantize_outputs(model, output[1], recipe)
         for node, annotation in theirs.items():
             node.meta[Q_ANNOTATION_KEY] = annotation
         return model
@@ -152,14 +191,15 @@ class TOSAQuantizer(Quantizer):  # type: ignore[misc]
     # the core quantizer --------------------------------------------------------------------------
 
     def _annotate(
-        self, model: GraphModule, base: QuantizationConfig, chosen: dict[Node, Config]
-    ) -> None:
+        self, model: GraphModule, base: QuantizationConfig, chosen: dict[Node, Config],
+        inputs: Config,
+    ) -> Recipe:  # fmt: skip
         names: dict[str, Recipe | str | None] = {
             n.name: None if config is None else replace(config.recipe, is_qat=self._is_qat())
             for n, config in chosen.items()
             if config is None or config.recipe != base.recipe
         }
-        io = self.io_config.io if self.io_config is not None else None
+        io = inputs.io if inputs is not None else None
         recipe = replace(base.recipe, io=io, is_qat=self._is_qat(), node_names=names)
         recipe = recipe.demanding(self._target().demands)
         self._core = NpucQuantizer(recipe, tables16=self._tables16(), is_simple=True)
@@ -167,28 +207,24 @@ class TOSAQuantizer(Quantizer):  # type: ignore[misc]
         if self._is_qat():
             leave_parameters_float(model)
         _narrow(model, base, chosen)
-        if self.io_config is not None:
-            _quantize_outputs(model, self.io_config, recipe)
+        return recipe
 
-    def _configs(self, model: GraphModule, theirs: dict[Node, Any]) -> dict[Node, Config]:
-        """The config of every node that computes."""
+    def _choices(self, model: GraphModule) -> tuple[dict[Node, Config], dict[Node, Any]]:
+        """The config of every node that computes and of the boundary; annotations of others."""
         nodes = [n for n in model.graph.nodes if n.op == "call_function"]
         chosen: dict[Node, Config] = dict.fromkeys(nodes, self.global_config)
-        for find, config in self._rules:
-            for node in find(model):
-                if node in chosen:
-                    chosen[node] = config
-        return {**chosen, **dict.fromkeys((n for n in theirs if n in chosen), None)}
-
-    def _annotated_by_others(self, model: GraphModule) -> dict[Node, Any]:
-        found: dict[Node, Any] = {}
-        for other in self._others:
-            other.annotate(model)
-            for node in model.graph.nodes:
-                annotation = node.meta.pop(Q_ANNOTATION_KEY, None)
-                if annotation is not None and getattr(annotation, "_annotated", True):
-                    found.setdefault(node, annotation)
-        return found
+        chosen |= dict.fromkeys(boundary(model))
+        theirs: dict[Node, Any] = {}
+        for rule in self.rules:
+            if isinstance(rule, Rule):
+                selected = dict.fromkeys((n for n in rule.find(model) if n in chosen), rule.config)
+                theirs = {n: a for n, a in theirs.items() if n not in selected}
+            else:
+                annotated = _annotated_by(rule, model)
+                theirs |= annotated
+                selected = dict.fromkeys(n for n in annotated if n in chosen)
+            chosen |= selected
+        return chosen, theirs
 
     def _target(self) -> Any:
         return self.compile_spec.target()
@@ -203,7 +239,7 @@ class TOSAQuantizer(Quantizer):  # type: ignore[misc]
         return quantized_kinds(target.dialect, target.families).__contains__
 
     def _is_qat(self) -> bool:
-        configs = [self.global_config, self.io_config, *(c for _, c in self._rules)]
+        configs = [self.global_config, *(r.config for r in self.rules if isinstance(r, Rule))]
         return any(c is not None and c.recipe.is_qat for c in configs)
 
 
@@ -212,20 +248,30 @@ class EthosUQuantizer(TOSAQuantizer):
 
     takes = (EthosUCompileSpec,)
 
+    def __init__(
+        self, compile_spec: EthosUCompileSpec, use_composable_quantizer: bool = True
+    ) -> None:
+        super().__init__(compile_spec, use_composable_quantizer)
+
 
 class VgfQuantizer(TOSAQuantizer):
     """Quantizes for VGF; what is left float computes in float inside of the same delegate."""
 
     takes = (VgfCompileSpec,)
 
+    def __init__(self, compile_spec: VgfCompileSpec, use_composable_quantizer: bool = True) -> None:
+        super().__init__(compile_spec, use_composable_quantizer)
 
-def _checked(config: Config) -> Config:
-    if config is not None and not isinstance(config, QuantizationConfig):
-        raise BadInput(
-            f"a config of type {type(config).__name__}",
-            hint="use get_symmetric_quantization_config() or another factory; None leaves float",
-        )
-    return config
+
+def _annotated_by(other: Quantizer, model: GraphModule) -> dict[Node, Any]:
+    """The annotations that another quantizer makes, taken off the model again."""
+    other.annotate(model)
+    found: dict[Node, Any] = {}
+    for node in model.graph.nodes:
+        annotation = node.meta.pop(Q_ANNOTATION_KEY, None)
+        if annotation is not None and getattr(annotation, "_annotated", True):
+            found[node] = annotation
+    return found
 
 
 def _narrow(model: GraphModule, base: QuantizationConfig, chosen: dict[Node, Config]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npuc.errors import Reason, Unsupported
-from npuc.ir import DType, Graph, Loc, Op, Value, pause_collection
+from npuc.ir import NOWHERE, DType, Graph, Loc, Op, Value, pause_collection
 from npuc.lowering.registry import call_rule, find_rule
 from npuc.lowering.rule_builder import RuleBuilder
 
@@ -47,11 +47,17 @@ def lower(graph: Graph, limits: Any, families: tuple[str, ...] = ()) -> Lowered:
     """
     builder = builder_for(limits, families)
     new = {v: builder.take_input(v.type, v.name) for v in graph.inputs}
+    builder.verdicts += [_empty_input(v) for v in graph.inputs if 0 in v.type.shape]
     with pause_collection():
         lower_ops(builder, graph, new)
     outputs = [builder.give_output(new[v], v.type) for v in graph.outputs]
     origins = {**builder.inner_origins, **carried_origins(graph, new)}
     return Lowered(builder.finish(outputs, graph.name, origins), builder.verdicts)
+
+
+def _empty_input(x: Value) -> Verdict:
+    why = f"its shape {x.type.shape} has no elements, and no target takes tensors without elements"
+    return Verdict(x.name, "input", NOWHERE, Reason(f"input {x.name}", "", why, "leave it out", x.name))
 
 
 def lower_ops(builder: RuleBuilder, graph: Graph, new: dict[Value, Value]) -> bool:
