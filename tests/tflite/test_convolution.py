@@ -161,6 +161,28 @@ def test_strides_folded_into_channels(shape: Any, kernel: Any, stride: Any, pad:
     assert max(conv.attrs["stride"]) <= 3
 
 
+@pytest.mark.parametrize("pad, stride, folds", [
+    ((1, 1, 1, 1), 2, True), ((0, 1, 0, 1), 2, True), ((2, 2, 2, 2), 2, True),
+    ((3, 3, 3, 3), 2, True), ((1, 1, 1, 1), 3, False), ((1, 1, 1, 1), 1, False),
+])  # fmt: skip
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_few_channels_take_the_stride_of_the_width(
+    pad: Any, stride: int, folds: bool, kernel: int
+) -> None:
+    limits = TfliteLimits(channels_at_once=8)
+    shape = (1, 3, 11, 16)
+    case = (shape, (5, 3, kernel, kernel), (stride, stride), pad, (1, 1), False, (0, 0), 1)
+    x, w, bias = arrays(case)
+    out = convolve(*map(torch.from_numpy, (x, w, bias)), *rest(case)).numpy()
+    args = (given(x, quant_for(x)), constant(w, weight_quant(w)), constant(bias), *rest(case))
+    graph = check_tflite(
+        "aten.convolution", args, convolve, out_quant=quant_for(out), limits=limits
+    )
+    (conv,) = [op for op in graph.ops if op.name == "CONV_2D"]
+    assert (conv.attrs["stride"] == (stride, 1)) == (folds or stride == 1)
+    assert not folds or conv.operands[0].type.ints[3] == 6
+
+
 def test_refuses() -> None:
     case = CASES["same"]
     x, w, bias = arrays(case)

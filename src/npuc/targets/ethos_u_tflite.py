@@ -34,7 +34,7 @@ def ethos_u_tflite_target(name: str) -> Target:
     family = ACCELERATORS[name].family
     limits = TfliteLimits(
         name, floats=False, int4=False, grouped=False, steps=False, tables=False,
-        max_stride=3, chip=_policy(family),
+        max_stride=3, channels_at_once=8, chip=_policy(family),
     )  # fmt: skip
     return Target(
         name, f"Arm {family} by the TFLite route (Vela)", limits, finish_ethos_u_tflite, "tflite",

@@ -27,11 +27,11 @@ class TfliteLimits:
     are always allowed). int4: whether weights of 4 bits may. grouped: whether CONV_2D takes
     groups. steps: whether STRIDED_SLICE takes steps. tables: whether CAST and GATHER from a table
     run where the rest does. ramps: whether functions of 8 bits are sums of ramps, where nothing
-    looks up a table. max_stride: of convolutions that run as one operation. int16: whether values
-    may have 16 bits. depth_multiplier: whether a depthwise convolution takes several filters per
-    channel. spreads: whether TILE, and operands that both broadcast, are taken.
-    per_channel_linear: whether FULLY_CONNECTED takes a scale per output channel. has_control_flow:
-    whether IF and WHILE are.
+    looks up a table. max_stride: of convolutions that run as one operation. channels_at_once: input
+    channels that cost as much as one. int16: whether values may have 16 bits. depth_multiplier:
+    whether a depthwise convolution takes several filters per channel. spreads: whether TILE, and
+    operands that both broadcast, are taken. per_channel_linear: whether FULLY_CONNECTED takes a
+    scale per output channel. has_control_flow: whether IF and WHILE are.
     `chip` returns why the chip refuses an op that LiteRT has.
     """
 
@@ -43,6 +43,7 @@ class TfliteLimits:
     tables: bool = True
     ramps: bool = False
     max_stride: int = 2**31
+    channels_at_once: int = 1
     int16: bool = True
     depth_multiplier: bool = True
     spreads: bool = True

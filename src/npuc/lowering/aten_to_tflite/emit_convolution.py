@@ -8,7 +8,7 @@ from math import prod
 
 from npuc.dialects.tflite import same_padding
 from npuc.ir import TensorType, Value
-from npuc.lowering.aten_to_tflite.fold_stride import fold_stride
+from npuc.lowering.aten_to_tflite.fold_stride import fold_axis, fold_stride, wastes_channels
 from npuc.lowering.aten_to_tflite.weights import Weights, slice_channels
 from npuc.lowering.tflite_builder import TfliteBuilder
 
@@ -50,6 +50,8 @@ def emit_convolution(b: TfliteBuilder, conv: Convolution) -> Value:
     plain = conv.groups == 1 and set(conv.dilation) == {1} and conv.weights.filter.is_const
     if max(conv.stride) > most and plain:
         conv = fold_stride(b, conv, most)
+    if plain and wastes_channels(conv, b.limits.channels_at_once):
+        conv = fold_axis(b, conv, 1)
     x, padding = fit_padding(b, conv)
     return b.CONV_2D(  # type: ignore[no-any-return]
         x, conv.weights.filter, conv.weights.bias, padding=padding, stride=conv.stride,

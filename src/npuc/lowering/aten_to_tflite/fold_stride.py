@@ -23,18 +23,29 @@ def fold_stride(b: TfliteBuilder, conv: Convolution, largest: int) -> Convolutio
     """
     for axis in (1, 0):
         if conv.stride[axis] > largest:
-            conv = _folded(b, conv, axis)
+            conv = fold_axis(b, conv, axis)
     return conv
 
 
-def _folded(b: TfliteBuilder, conv: Convolution, axis: int) -> Convolution:
-    stride, kernel = conv.stride[axis], conv.kernel[axis]
-    blocks = -(-kernel // stride)
-    size = (conv.out.ints[1 + axis] - 1 + blocks) * stride
-    x = _fitted(b, conv.x, 1 + axis, conv.pad[2 * axis], size)
+def wastes_channels(conv: Convolution, at_once: int) -> bool:
+    """Whether blocks along the width fit in the channels that an NPU computes at once, and save
+    columns of the filter."""
+    step = conv.stride[1]
+    if step == 1 or conv.x.type.ints[2] % step or conv.x.type.ints[3] * step > at_once:
+        return False
+    return -(-(-conv.pad[2] % step + conv.kernel[1]) // step) < conv.kernel[1]
+
+
+def fold_axis(b: TfliteBuilder, conv: Convolution, axis: int) -> Convolution:
+    """`conv` with stride 1 along the height (0) or the width (1)."""
+    stride, kernel, before = conv.stride[axis], conv.kernel[axis], conv.pad[2 * axis]
+    front, lead = -before % stride, -(-before // stride)
+    blocks = -(-(front + kernel) // stride)
+    reach = (conv.out.ints[1 + axis] - 1 + blocks - lead) * stride
+    x = _whole_blocks(b, conv.x, 1 + axis, stride, reach)
     filter = conv.weights.filter
     fill = [(0, 0)] * 4
-    fill[1 + axis] = (0, blocks * stride - kernel)
+    fill[1 + axis] = (front, blocks * stride - front - kernel)
     array = np.pad(filter.array, fill)
     o, kh, kw, i = array.shape
     n, h, w, c = x.type.ints
@@ -48,7 +59,7 @@ def _folded(b: TfliteBuilder, conv: Convolution, axis: int) -> Convolution:
         array = array.reshape(o, blocks, kw, stride * i)
     constant = b.const(array, filter.type.dtype, filter.type.quant)
     pad, strides = list(conv.pad), list(conv.stride)
-    pad[2 * axis : 2 * axis + 2] = [0, 0]
+    pad[2 * axis] = lead
     strides[axis] = 1
     return replace(
         conv,
@@ -59,13 +70,13 @@ def _folded(b: TfliteBuilder, conv: Convolution, axis: int) -> Convolution:
     )
 
 
-def _fitted(b: TfliteBuilder, x: Value, axis: int, before: int, size: int) -> Value:
-    """`x` with `before` zeros in front, and an end that brings it to `size`."""
-    after = size - before - x.type.ints[axis]
-    if after < 0:
+def _whole_blocks(b: TfliteBuilder, x: Value, axis: int, block: int, reach: int) -> Value:
+    """The first `reach` elements of an axis; of fewer, zeros behind them up to a whole block."""
+    size = x.type.ints[axis]
+    if reach <= size:
         shape = list(x.type.ints)
-        shape[axis] += after
-        x = b.slice(x, [0] * len(shape), shape)
+        shape[axis] = reach
+        return b.slice(x, [0] * len(shape), shape)
     pads = [0] * (2 * x.type.rank)
-    pads[2 * axis : 2 * axis + 2] = [before, max(after, 0)]
+    pads[2 * axis + 1] = -size % block
     return b.PAD(x, paddings=pads) if any(pads) else x
