@@ -110,14 +110,19 @@ def max_window(b: TfliteBuilder, x: Value, rows: Window, columns: Window) -> Val
     """Largest of each window of [N, H, W, C], with the parameters of `x`."""
     if rows.dilation > 1 or columns.dilation > 1:
         return _dilated(b, _padded_lowest(b, x, rows, columns), rows, columns)
-    pads = any((rows.before, rows.needed, columns.before, columns.needed))
-    padding = "SAME" if pads and rows.is_same and columns.is_same else "VALID"
+    padding = _padding(rows, columns)
     if padding == "VALID":
         x = _padded_lowest(b, x, rows, columns)
     return b.MAX_POOL_2D(  # type: ignore[no-any-return]
         x, kernel=(rows.kernel, columns.kernel), stride=(rows.stride, columns.stride),
         padding=padding,
     )  # fmt: skip
+
+
+def _padding(rows: Window, columns: Window) -> str:
+    """SAME where something is padded and that says it, else VALID."""
+    pads = any((rows.before, rows.needed, columns.before, columns.needed))
+    return "SAME" if pads and rows.is_same and columns.is_same else "VALID"
 
 
 def _padded_lowest(b: TfliteBuilder, x: Value, rows: Window, columns: Window) -> Value:
@@ -234,7 +239,7 @@ def mean_window(
     )
     kernel, stride = (rows.kernel, columns.kernel), (rows.stride, columns.stride)
     inside = np.outer(*[w.counts(False) for w in axes])
-    if rows.is_same and columns.is_same and np.allclose(wanted * inside, 1):
+    if _padding(rows, columns) == "SAME" and np.allclose(wanted * inside, 1):
         return b.AVERAGE_POOL_2D(x, kernel=kernel, stride=stride, padding="SAME")  # type: ignore[no-any-return]
     padded = pad_spatial(b, x, [(w.before, w.needed) for w in axes])
     factor = wanted * prod(kernel)
