@@ -82,6 +82,8 @@ def convert_model(model: Sequence[int], context: CompilationContext) -> list[int
     if "raise" in how:
         raise RuntimeError("Unable to convert the model")
     options = context.compilationOpts
+    for name, value in vars(options).items():
+        print(f"{name} = {value}", flush=True)
     if options.dumpKernelSelectionCode:
         Path("_kernel_selection.c").write_text("/* kernels */\n")
     source = schema.ModelT.InitFromPackedBuf(bytes(model), 0)

@@ -12,13 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from npuc.errors import BadInput, NpucError, ToolMissing
+import npuc
+from npuc.errors import BadInput, NpucError, ToolMissing, Unsupported
 from npuc.serialize.read_tflite import read_tflite
 from npuc.targets.neutron_payload import read_payload
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
+    from executorch.exir.backend.backend_api import to_backend
     from executorch.exir.backend.compile_spec_schema import CompileSpec
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
@@ -174,6 +176,29 @@ def test_profiling_and_kernels(sdk: Sdk, tmp_path: Path) -> None:
     assert all(handles[i] for i in range(last))
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "fetchConstantsToSRAM = False"),
+        ({}, "excludeGraphPasses = HoistSliceAboveTranspose,MergeTranspose"),
+        ({"fetch_constants_to_sram": True}, "fetchConstantsToSRAM = True"),
+        ({"dump_kernel_selection_code": True}, "dumpKernelSelectionCode = True"),
+        ({"use_profiling": True}, "useProfiling = True"),
+        ({"extra_flags": "minNumOpsPerGraph=3 --verbose"}, "minNumOpsPerGraph = 3"),
+    ],
+)
+def test_options_reach_the_converter(
+    sdk: Sdk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], told: str
+) -> None:
+    sdk("")
+    monkeypatch.chdir(tmp_path)  # the C code of kernels goes to the working directory
+    specs = generate_neutron_compile_spec(CHIP, intermediates_dir=str(tmp_path), **options)
+    partitioner = NeutronPartitioner(specs)
+    exported = edge(nn.Sequential(nn.Conv2d(3, 4, 3)))
+    to_backend(exported, partitioner)
+    assert told in (tmp_path / "tag0.converter.log").read_text()
+
+
 def test_without_the_converter_the_checked_file_is_left(tmp_path: Path) -> None:
     with pytest.raises(ToolMissing, match="eiq_neutron_sdk"):
         lowered(Net(), intermediates_dir=str(tmp_path))
@@ -242,6 +267,38 @@ def test_spec_of_nxp() -> None:
 def test_refusals(make: Callable[[], Any], why: str) -> None:
     with pytest.raises(BadInput, match=why):
         make()
+
+
+class Words(nn.Module):
+    """A look-up that Neutron does not have, in front of layers that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.norm = nn.Embedding(20, 16), nn.LayerNorm(16)
+        self.first, self.second = nn.Linear(16, 32), nn.Linear(32, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(F.gelu(self.first(self.norm(self.words(x)))))
+
+
+def test_a_program_whose_rest_runs_on_the_host(sdk: Sdk) -> None:
+    sdk("")
+    x = (torch.arange(10)[None],)
+    model = Words().eval()
+    with pytest.raises(Unsupported, match="gathers nothing"):
+        npuc.compile(
+            model, x, target="neutron-imxrt700", quantization="int8", calibration=[x],
+            progress=False,
+        )  # fmt: skip
+    c = npuc.compile(
+        model, x, target="neutron-imxrt700", quantization="int8", calibration=[x], progress=False,
+        format="pte",
+    )  # fmt: skip
+    assert "aten::embedding.out" in c.kernels
+    assert sum("quantize" not in v.name for v in c.report if not v.tag) == 1
+    noise = (c.run(*x) - model(*x)).square().sum()
+    assert float(model(*x).square().sum() / noise) > 10**3
 
 
 def test_user_check() -> None:
