@@ -256,3 +256,16 @@ def test_the_message_names_the_module_path():
     model = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Dropout(0.5)))
     with pytest.raises(BadInput, match=r"aten.dropout at .*\(1\.0\)"):
         capture(model, (random(4, 3),))
+
+
+def test_transformers_with_a_mask():
+    """PyTorch would look at the mask's values, and run the layers as one kernel of its own."""
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(4)
+    x = random(1, 4, 8)
+    program = captured(lambda x: encoder.requires_grad_(False)(x, mask=mask), x)
+    torch.testing.assert_close(program.run_reference((x,))[0], encoder(x, mask=mask))
+    kinds = {str(node.target) for node in program.graph_module.graph.nodes}
+    assert not [kind for kind in kinds if "transformer" in kind]
+    assert torch.backends.mha.get_fastpath_enabled(), "the user's PyTorch stays as it is"

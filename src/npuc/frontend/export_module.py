@@ -93,10 +93,26 @@ def _tensor(value: Any) -> Any:
 def _export(
     model: torch.nn.Module, args: Any, kwargs: Any, dynamic_shapes: Any, strict: bool
 ) -> ExportedProgram:
-    with quiet(), torch.no_grad():
+    with quiet(), torch.no_grad(), _layers_as_written():
         return torch.export.export(
             model, args, kwargs or None, dynamic_shapes=dynamic_shapes, strict=strict
         )
+
+
+@contextmanager
+def _layers_as_written() -> Iterator[None]:
+    """A transformer layer is its ops, not the one fused kernel that eager PyTorch has for it, and
+    a mask is added as it is: PyTorch looks at its values to see whether it is the causal one."""
+    from torch.nn.modules import transformer
+
+    fused, detect = torch.backends.mha.get_fastpath_enabled(), transformer._detect_is_causal_mask
+    torch.backends.mha.set_fastpath_enabled(False)
+    transformer._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+        transformer._detect_is_causal_mask = detect
 
 
 def _check_forward(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
