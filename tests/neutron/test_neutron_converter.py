@@ -49,6 +49,22 @@ def test_without_the_sdk(checked: bytes) -> None:
 
 
 @pytest.mark.parametrize(
+    ("found", "refused"), [("3.0.1", True), ("3.1.2", False), ("3.2.0rc1", False)]
+)
+def test_versions(sdk: Sdk, monkeypatch: pytest.MonkeyPatch, found: str, refused: bool) -> None:
+    sdk("")
+    monkeypatch.setattr("npuc.targets.neutron_converter.version", lambda name: found)
+    if not refused:
+        assert compiled().performance["sdk"] == found
+        return
+    with pytest.raises(
+        NpucError, match=r"too old: 3.0.1 is installed.*eiq-neutron-sdk==3.2.0"
+    ) as e:
+        compiled()
+    assert e.value.left.check is not None
+
+
+@pytest.mark.parametrize(
     ("layout", "conversion", "flags"),
     [
         ("contiguous", True, (0, 0)),

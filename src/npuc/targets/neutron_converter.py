@@ -59,32 +59,35 @@ class Conversion:
 
 
 def find_sdk() -> str | None:
-    """The version of the installed SDK ("unknown" where it has none); None without it.
-
-    Raises ToolMissing for one that is too old.
-    """
+    """The version of the installed SDK ("unknown" where it has none); None without it."""
     if find_spec("eiq_neutron_sdk") is None:
         return None
     try:
-        found = version("eiq-neutron-sdk")
+        return version("eiq-neutron-sdk")
     except PackageNotFoundError:
         return "unknown"
+
+
+def _usable_sdk() -> str:
+    """The version of the installed SDK. Raises ToolMissing without it, NpucError for an old one."""
+    found = find_sdk()
+    if found is None:
+        raise ToolMissing(TOOL, INSTALL, why="the payload is made by it")
     numbers = tuple(int(n) for n in re.findall(r"\d+", found)[:3])
     if numbers and numbers < OLDEST:
-        why = f"{found} is installed, it is older than {'.'.join(map(str, OLDEST))}"
-        raise ToolMissing(TOOL, INSTALL, why=why)
+        oldest = ".".join(map(str, OLDEST))
+        why = f"{found} is installed, before {oldest} it took other operators"
+        raise NpucError(f"{TOOL} is too old", why=why, hint=INSTALL)
     return found
 
 
 def convert_for_neutron(data: bytes, target: str, settings: Settings) -> Conversion:
     """What NXP's converter makes of the TFLite file `data` for `target` ("imxrt700").
 
-    Raises ToolMissing without the SDK, BadInput for an option that it does not have, NpucError with
-    the end of its log where it fails, crashes or takes too long.
+    Raises ToolMissing without the SDK, NpucError for an old one, BadInput for an option that it does
+    not have, NpucError with the end of its log where it fails, crashes or takes too long.
     """
-    found = find_sdk()
-    if found is None:
-        raise ToolMissing(TOOL, INSTALL, why="the payload is made by it")
+    found = _usable_sdk()
     with tempfile.TemporaryDirectory(prefix="npuc-neutron-") as name:
         folder = Path(name)
         request = {"target": target, **asdict(settings)}
