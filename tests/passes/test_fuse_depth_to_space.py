@@ -9,7 +9,7 @@ import torch
 from npuc.ir import DType, Quant, TensorType
 from npuc.lowering.tosa_builder import TosaBuilder
 from npuc.passes.fuse_depth_to_space import fuse_depth_to_space
-from tests.lowering.harness import U55, U85, ops, run, vela
+from tests.lowering.harness import TOSA_FP, U55, U85, ops, run, vela
 
 R = np.random.default_rng(0)
 
@@ -41,6 +41,24 @@ def test_the_transpositions_vanish_and_every_element_stays(r, channels, clamp, l
     np.testing.assert_array_equal(run(graph, [x])[0], run(fused, [x])[0])
     before, after = (vela(g, limits.name).perf["total_cycles"] for g in (graph, fused))
     assert after < before
+
+
+@pytest.mark.parametrize("limits", [U55, U85, TOSA_FP], ids=lambda t: t.name)
+def test_an_image_that_is_given_as_planes(limits) -> None:
+    """One TRANSPOSE is left, that of the output; floats need no RESCALE behind the convolution."""
+    b = TosaBuilder(limits)
+    dtype, wide = (DType.INT8, DType.INT32) if limits is not TOSA_FP else (DType.FP32, DType.FP32)
+    x = b.input(TensorType(dtype, (1, 6, 5, 8)), "x")
+    weights = b.const(R.integers(-127, 128, (12, 3, 3, 8)), dtype)
+    zero, bias = b.const(np.zeros(1), dtype), b.const(R.integers(-99, 99, 12), wide)
+    y = b.CONV2D(x, weights, bias, zero, zero, pad=(1, 1, 1, 1), acc_type=wide)
+    y = y if limits is TOSA_FP else b.rescale(y, 0.001, DType.INT8)
+    z = b.transpose(b.reshape(y, (1, 6, 5, 3, 2, 2)), (0, 3, 1, 4, 2, 5))
+    graph = b.finish([b.reshape(z, (1, 3, 12, 10))])
+    fused = fuse_depth_to_space(graph, limits)
+    assert (ops(fused).count("CONV2D"), ops(fused).count("TRANSPOSE")) == (2, 1)
+    data = R.integers(-128, 128, (1, 6, 5, 8)).astype(dtype.numpy)
+    np.testing.assert_array_equal(run(graph, [data])[0], run(fused, [data])[0])
 
 
 def test_other_moves_and_other_readers_stay() -> None:

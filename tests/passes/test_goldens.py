@@ -182,6 +182,11 @@ def unchain_rescales(b: TosaBuilder) -> list[Value]:
     return [b.rescale(wide, 0.01, DType.INT8), wide]
 
 
+def cheapen_shuffles(b: TosaBuilder) -> list[Value]:
+    pairs = b.TRANSPOSE(b.reshape(int8(b, 1, 2, 2, 4), (4, 2, 2)), perms=(0, 2, 1))
+    return [b.reshape(pairs, (1, 2, 2, 4))]
+
+
 def cheapen_widenings(b: TosaBuilder) -> list[Value]:
     x = b.rescale(int8(b, 4), 1.0, DType.INT32)
     other = b.input(TensorType(DType.INT32, (1,)), "y")
@@ -248,7 +253,7 @@ PASSES_WITH_EXAMPLES = [
     flatten_concats, merge_slices, fold_padding, merge_tables, merge_rescales, merge_clamps,
     remove_identities, cheapen_rescales, cheapen_transposes, split_transposes, cheapen_reductions,
     separate_rescales, sink_tiles, cheapen_tiles, fuse_depth_to_space, narrow_products,
-    split_heads, merge_heads, cheapen_widenings, unchain_rescales, cast_widenings, cheapen_concats, cheapen_sums, halve_maxima,
+    split_heads, merge_heads, cheapen_shuffles, cheapen_widenings, unchain_rescales, cast_widenings, cheapen_concats, cheapen_sums, halve_maxima,
     halve_sums, interleave_planes,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}

@@ -1,4 +1,4 @@
-"""A depth-to-space behind a convolution as a convolution per row of the enlarged pixels (Ethos-U).
+"""A depth-to-space behind a convolution as a convolution per row of the enlarged pixels.
 
 out[h * r + i, w * r + j, c] = conv[h, w, channel(i, j, c)]: the convolution for row i writes its
 channels in the order (j, c), which is the memory order of that row, and a CONCAT along the width
@@ -26,6 +26,8 @@ MOVES = ("tosa.RESHAPE", "tosa.TRANSPOSE")
 #: longest axis that the hardware addresses
 MAX_AXIS = 65536
 
+NHWC, NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
+
 Index = npt.NDArray[np.int64]
 
 
@@ -34,12 +36,13 @@ class DepthToSpace:
     """conv -> RESCALE -> unary operators (`chain`, in order) -> moves that are a depth-to-space.
 
     channels[i, j, c]: the channel of the convolution that element c of the enlarged pixel's row i,
-    column j comes from.
+    column j comes from. planes: the moves go on to [1, C, H, W].
     """
 
     conv: Op
     chain: tuple[Op, ...]
     channels: Index
+    planes: bool
 
 
 def fuse_depth_to_space(graph: Graph, limits: Limits) -> Graph:
@@ -88,8 +91,20 @@ def _match(last: Op, uses: dict[Value, int]) -> DepthToSpace | None:
         return None
     if not any(m.kind == "tosa.TRANSPOSE" for m in moves):
         return None
-    channels = _channels(moves[::-1], source.type.ints, last.results[0].type.ints)
-    return None if channels is None else DepthToSpace(*found, channels)
+    if last.results[0].type.rank != 4:
+        return None
+    places = np.arange(source.type.size, dtype=np.int64).reshape(source.type.ints)
+    for op in moves[::-1]:
+        if op.kind == "tosa.RESHAPE":
+            places = places.reshape(op.results[0].type.ints)
+        else:
+            places = places.transpose(op.attrs["perms"])
+    for planes in (False, True):
+        image = places.transpose(NHWC) if planes else places
+        channels = _channels(image, source.type.ints)
+        if channels is not None:
+            return DepthToSpace(*found, channels, planes)
+    return None
 
 
 def find_convolution(value: Value, uses: Mapping[Value, int]) -> tuple[Op, tuple[Op, ...]] | None:
@@ -104,26 +119,21 @@ def find_convolution(value: Value, uses: Mapping[Value, int]) -> tuple[Op, tuple
         chain.append(value.op)
         value = value.op.operands[0]
     conv = value.op
-    if conv is None or conv.kind != "tosa.CONV2D" or not chain or uses[value] != 1:
+    if conv is None or conv.kind != "tosa.CONV2D" or uses[value] != 1:
         return None
     constants = (v for op in (conv, *chain) for v in op.operands[1:])
     return (conv, tuple(chain[::-1])) if all(v.is_const for v in constants) else None
 
 
-def _channels(moves: list[Op], before: tuple[int, ...], after: tuple[int, ...]) -> Index | None:
-    """`DepthToSpace.channels` of moves from [1, H, W, r * r * C], or None for other moves."""
-    if len(before) != 4 or len(after) != 4 or before[0] != 1 or after[0] != 1:
+def _channels(places: Index, before: tuple[int, ...]) -> Index | None:
+    """`DepthToSpace.channels`, where an image consists of the elements at `places` of one of shape
+    `before`, [1, H, W, r * r * C]; None for other moves."""
+    if len(before) != 4 or before[0] != 1 or places.shape[0] != 1:
         return None
-    (_, h, w, depth), (_, rows, columns, c) = before, after
+    (_, h, w, depth), (_, rows, columns, c) = before, places.shape
     r = rows // h
     if r < 2 or (rows, columns, depth) != (h * r, w * r, r * r * c) or w * r * c * r > MAX_AXIS:
         return None
-    places = np.arange(h * w * depth, dtype=np.int64).reshape(before)
-    for op in moves:
-        if op.kind == "tosa.RESHAPE":
-            places = places.reshape(op.results[0].type.ints)
-        else:
-            places = places.transpose(op.attrs["perms"])
     pixels = places.reshape(h, r, w, r, c).transpose(0, 2, 1, 3, 4).reshape(h * w, r, r, c)
     starts = (np.arange(h * w) * depth).reshape(-1, 1, 1, 1)
     channels = pixels - starts
@@ -140,7 +150,10 @@ def _rows(b: OpBuilder, match: DepthToSpace, operands: tuple[Value, ...], last: 
     ]
     # [1, H, W, (j, c)] beside each other along the width: in memory h, i, w, j, c
     joined = b.CONCAT(*parts, axis=2, quant=out.quant)
-    return b.RESHAPE(joined, out.ints, quant=out.quant)  # type: ignore[no-any-return]
+    if not match.planes:
+        return b.RESHAPE(joined, out.ints, quant=out.quant)  # type: ignore[no-any-return]
+    image = b.RESHAPE(joined, tuple([out.ints[i] for i in NHWC]), quant=out.quant)
+    return b.transpose(image, NCHW)
 
 
 def convolve_channels(

@@ -24,8 +24,8 @@ from npuc.passes.uses import count_uses
 MOVES = ("tosa.RESHAPE", "tosa.TRANSPOSE", "tosa.SLICE")
 #: what a convolution's result can come from
 ENDS = ("tosa.RESCALE", "tosa.TABLE", "tosa.CLAMP")
-#: channels that a convolution should have at least
-CHANNELS = 16
+#: channels that a convolution should have at least; U85 moves few at a time at 8 cycles each
+CHANNELS, CHANNELS_U85 = 16, 4
 #: what reads a part of a tensor where it lies
 READS_PARTS = frozenset({"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D", "TABLE", "CLAMP",
                          "RESCALE", "CAST", "MUL"})  # fmt: skip
@@ -60,7 +60,7 @@ class Division:
 
 def split_heads(graph: Graph, limits: Limits) -> Graph:
     """CONV2D, RESCALE and moves of its channels -> a CONV2D and RESCALE per part, and CONCATs."""
-    divisions = _find_all(graph)
+    divisions = _find_all(graph, CHANNELS_U85 if "u85" in limits.name else CHANNELS)
     parts = {part.value.op: (division, part) for division in divisions for part in division.parts}
     new: dict[Value, Value] = {}
 
@@ -80,7 +80,8 @@ def split_heads(graph: Graph, limits: Limits) -> Graph:
     return sweep(graph, rewrite, OpBuilder(limits))
 
 
-def _find_all(graph: Graph) -> list[Division]:
+def _find_all(graph: Graph, least: int) -> list[Division]:
+    """`least`: channels that a part has to have."""
     uses, readers = count_uses(graph), graph.readers()
     found = []
     for op in graph.ops:
@@ -93,7 +94,9 @@ def _find_all(graph: Graph) -> list[Division]:
             continue
         conv, chain = traced
         parts = _parts(op.results[0], uses, readers)
-        if parts is not None and _pays(parts, readers, conv.results[0].type.ints[3]):
+        if parts is None or min(part.size for part in parts) < least:
+            continue
+        if _pays(parts, readers, conv.results[0].type.ints[3]):
             found.append(Division(conv, chain, op.results[0], tuple(parts)))
     return found
 
@@ -107,7 +110,7 @@ def _parts(source: Value, uses: Mapping[Value, int], readers: Readers) -> list[P
         value, index = todo.pop()
         moves = [r for r in readers.get(value, []) if r.kind in MOVES]
         if len(moves) == uses[value] and moves:
-            todo += [(move.results[0], _moved(index, move)) for move in moves]
+            todo += [(move.results[0], moved(index, move)) for move in moves]
             continue
         part = None if value is source else _as_part(value, index, channels)
         if part is None:
@@ -117,7 +120,7 @@ def _parts(source: Value, uses: Mapping[Value, int], readers: Readers) -> list[P
     return parts if taken <= channels else None
 
 
-def _moved(index: Index, move: Op) -> Index:
+def moved(index: Index, move: Op) -> Index:
     if move.kind == "tosa.RESHAPE":
         return index.reshape(move.results[0].type.ints)
     if move.kind == "tosa.TRANSPOSE":
@@ -145,7 +148,7 @@ def _as_part(value: Value, index: Index, channels: int) -> Part | None:
         expected = rows + np.arange(size)
     if expected.size != flat.size or not np.array_equal(expected.reshape(-1), flat):
         return None
-    if size < CHANNELS or starts.max() + size > channels:
+    if starts.max() + size > channels:
         return None
     return Part(value, tuple(int(s) for s in starts), size, turned)
 

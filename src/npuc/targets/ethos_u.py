@@ -19,8 +19,7 @@ FAMILIES = {
 WORDS = {DType.FP16: DType.INT16, DType.BF16: DType.INT16, DType.FP32: DType.INT32}
 EXTENSIONS = frozenset({"EXT-INT16", "EXT-INT4", "EXT-DOUBLEROUND"})
 _PASSES = (
-    *TOSA_PASSES, "fuse_depth_to_space", "split_heads", "merge_heads", "cheapen_tiles",
-    "cheapen_widenings",
+    *TOSA_PASSES, "split_heads", "merge_heads", "cheapen_tiles", "cheapen_widenings",
 )  # fmt: skip
 # separate_rescales has to be last: a builder would merge them again.
 _U55_PASSES = (
@@ -28,7 +27,7 @@ _U55_PASSES = (
     "halve_maxima", "cheapen_reductions", "cheapen_transposes", "separate_rescales",
 )  # fmt: skip
 _U85_PASSES = (
-    *_PASSES, "cheapen_rescales", "merge_tables", "cheapen_concats", "halve_maxima",
+    *_PASSES, "cheapen_shuffles", "cheapen_rescales", "merge_tables", "cheapen_concats", "halve_maxima",
     "cheapen_reductions", "halve_sums", "cheapen_transposes", "interleave_planes",
     "split_transposes", "separate_rescales",
 )  # fmt: skip

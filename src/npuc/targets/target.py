@@ -26,6 +26,7 @@ TOSA_PASSES = (
     "narrow_products",
     "fold_constants",
     "remove_identities",
+    "fuse_depth_to_space",
 )
 
 Order = tuple[int, ...] | None
