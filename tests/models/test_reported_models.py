@@ -231,3 +231,55 @@ def test_keyword_inputs_that_are_missing():
         c.run(torch.ones(2), torch.ones(2))
     with pytest.raises(npuc.BadInput, match="4 inputs given: Keywords takes 1 and scale, bias"):
         c.run(*[torch.ones(2)] * 4)
+
+
+class Warp(nn.Module):
+    """Optical flow: the floor of a position is an index, which has to be exact."""
+
+    def forward(self, x, flow):
+        h, w = x.shape[2:]
+        grid = torch.meshgrid(torch.linspace(-1, 1, h), torch.linspace(-1, 1, w), indexing="ij")
+        grid = torch.stack(grid[::-1], -1)[None] + flow.permute(0, 2, 3, 1) * 0.1
+        return nn.functional.grid_sample(x, grid, align_corners=True, padding_mode="border")
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int", "tflite"])
+def test_floors_of_positions_are_exact(target):
+    torch.manual_seed(0)
+    right(Warp(), (torch.randn(1, 4, 6, 7), torch.randn(1, 2, 6, 7)), target, least=23)
+
+
+class Peaks(nn.Module):
+    """CenterNet's: scores that are equal in 8 bits come in any order."""
+
+    def forward(self, x):
+        scores, places = torch.sigmoid(x).flatten(1).topk(5)
+        return scores, places % 8, places // 8
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int", "tflite"])
+def test_equal_scores_come_in_any_order(target):
+    torch.manual_seed(0)
+    c = right(Peaks(), (torch.rand(1, 1, 8, 8) / 16,), target)
+    assert c.check.other_path, "the highest scores differ by less than a step"
+
+
+class Experts(nn.Module):
+    """A gate of two experts out of four: zeros of a constant, and values at places of top-k."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(8, 4)
+        self.experts = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+
+    def forward(self, x):
+        gate = torch.softmax(self.gate(x), -1)
+        values, places = gate.topk(2, -1)
+        gate = torch.zeros_like(gate).scatter(-1, places, values / values.sum(-1, keepdim=True))
+        return sum(gate[:, i : i + 1] * expert(x) for i, expert in enumerate(self.experts))
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+fp", "tosa-1.0+int", "tflite"])
+def test_experts(target):
+    torch.manual_seed(0)
+    right(Experts(), (torch.randn(3, 8),), target)

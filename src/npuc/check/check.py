@@ -70,7 +70,9 @@ def check(
         interpreter.run(*subject.program.module_inputs(inputs))
         report.ops, report.unobserved = interpreter.found, interpreter.unobserved
         taken = interpreter.taken
-        report.other_path = bool(taken) and taken != _path_of_pytorch(subject, inputs)
+        report.other_path = interpreter.other_order or (
+            bool(taken) and taken != _path_of_pytorch(subject, inputs)
+        )
         if not report.other_path:
             _check_outputs(subject, inputs, [values[v] for v in subject.graph.outputs], report)
     if undefined:

@@ -3,6 +3,7 @@ produced, against PyTorch. Rounding that adds up raises no alarm, and a wrong ru
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +69,10 @@ class CheckingInterpreter(torch.fx.Interpreter):
         self.unobserved = 0
         #: PyTorch's results of ops that the compiled graph holds in several forms
         self.results: dict[torch.fx.Node, torch.Tensor] = {}
+        #: operand and dimension of ops that leave open which of equal elements comes first
+        self.ordered: dict[torch.fx.Node, tuple[torch.Tensor, int]] = {}
+        #: whether such an op of the compiled graph has chosen otherwise than PyTorch
+        self.other_order = False
         #: branches and numbers of iterations, in order
         self.taken: list[tuple[str, int]] = []
 
@@ -78,6 +83,10 @@ class CheckingInterpreter(torch.fx.Interpreter):
             return _to_torch(*self.observed[name].as_in_model(like.shape), like)
         if isinstance(n.target, torch._ops.HigherOrderOperator):
             return self._control_flow(n, name)
+        if n.target in _ORDERS:
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            at = [a.name for a in n.target._schema.arguments].index("dim")  # type: ignore[union-attr]
+            self.ordered[n] = args[0], args[at] if at < len(args) else kwargs.get("dim", -1)
         result = super().run_node(n)
         if n.op != "call_function" or not isinstance(result, torch.Tensor):
             return result
@@ -131,7 +140,13 @@ class CheckingInterpreter(torch.fx.Interpreter):
         self, n: torch.fx.Node, array: np.ndarray, type: TensorType, want: torch.Tensor
     ) -> bool:
         """Whether PyTorch's own rounding explains a difference, as its result in double shows:
-        the mean of what is already centred, a norm of equal values."""
+        the mean of what is already centred, a norm of equal values. Of equal elements any may be
+        the first."""
+        if n.target is operator.getitem:
+            known = self.ordered.get(n.args[0])  # type: ignore[arg-type]
+            tie = known is not None and _is_tie(*known, array, want)
+            self.other_order |= tie
+            return tie
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         try:
             precise = n.target(*pytree.tree_map(_double, args), **kwargs)  # type: ignore[operator]
@@ -174,9 +189,24 @@ class CheckingInterpreter(torch.fx.Interpreter):
         inner = CheckingInterpreter(body, self.observed, self.where, path)
         results = inner.run(*inputs)
         self.found += inner.found
+        self.other_order |= inner.other_order
         self.taken += inner.taken
         self.unobserved += inner.unobserved
         return results
+
+
+#: ops whose second result are places, in no certain order where elements are equal
+_ORDERS = (torch.ops.aten.topk.default, torch.ops.aten.sort.default)
+
+
+def _is_tie(x: torch.Tensor, dim: int, got: np.ndarray, want: torch.Tensor) -> bool:
+    """Whether other places hold equal elements, each place at most once."""
+    places = torch.from_numpy(np.ascontiguousarray(got)).long()
+    if places.shape != want.shape or int(places.min()) < 0 or int(places.max()) >= x.shape[dim]:
+        return False
+    ordered = places.sort(dim).values
+    twice = bool((ordered.diff(dim=dim) == 0).any())
+    return not twice and torch.equal(x.gather(dim, places), x.gather(dim, want))
 
 
 def _holds(condition: Any) -> bool:

@@ -36,7 +36,8 @@ class OutputCheck:
 @dataclass
 class CheckReport:
     """What was compared with what. `exact`: every integer equals PyTorch's. `other_path`: rounding
-    makes the artifact take another branch than PyTorch, so that outputs are not comparable."""
+    makes the artifact take another branch than PyTorch, or another of elements that are equal, so
+    that outputs are not comparable."""
 
     ops: list[OpCheck] = field(default_factory=list)
     outputs: list[OutputCheck] = field(default_factory=list)
@@ -69,7 +70,10 @@ class CheckReport:
         sqnr = [o.sqnr_float for o in self.outputs if o.sqnr_float is not None]
         finite = [s for s in sqnr if math.isfinite(s)]
         if self.other_path:
-            return text + ", outputs not compared: PyTorch takes another branch on this input"
+            return (
+                text
+                + ", outputs not compared: PyTorch takes another branch or other equal elements"
+            )
         return text + (f", {min(finite):.1f} dB against float" if finite else "")
 
     def _steps(self) -> str:

@@ -37,6 +37,7 @@ from npuc.quantizer.recipe import Recipe
 from npuc.quantizer.saturation_hints import add_saturation_hints
 from npuc.quantizer.softmax_hints import add_softmax_hints
 from npuc.quantizer.specs import SYMMETRIC
+from npuc.quantizer.whole_hints import add_whole_hints
 
 
 class NpucQuantizer(Quantizer):
@@ -116,7 +117,7 @@ class Annotator:
                 self._op(node)
         for keys in self.tags.values():
             self.groups.join(keys)
-        for add_hints in (add_softmax_hints, add_saturation_hints):
+        for add_hints in (add_softmax_hints, add_saturation_hints, add_whole_hints):
             add_hints(self.gm, self.types, self.groups, self.fused)
         self._write()
 

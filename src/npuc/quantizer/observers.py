@@ -39,6 +39,8 @@ class RangeObserver(ObserverBase):
     floor: values below it are raised to it (an additive mask).
     saturates: the values feed a function that hardly changes beyond these ends.
     margin: whether samples to come may have larger values than those seen.
+    whole: all values are whole numbers, which get codes of their own where the type has enough: an
+        index that is computed from them has to be exact.
 
     `together` are all observers of a graph. Where several values share parameters, their observer
     is called for each of them; the one called least is called once per sample.
@@ -59,6 +61,7 @@ class RangeObserver(ObserverBase):
         floor: float | None = None,
         saturates: tuple[float, float] = (-math.inf, math.inf),
         margin: bool = True,
+        whole: bool = False,
         is_dynamic: bool = False,
     ) -> None:
         super().__init__(dtype=dtype, is_dynamic=is_dynamic)
@@ -66,7 +69,7 @@ class RangeObserver(ObserverBase):
         self.quant_min, self.quant_max = quant_min, quant_max
         self.ranges = ranges
         self.depth, self.axis, self.shape, self.floor = depth, axis, shape, floor
-        self.saturates, self.margin = saturates, margin
+        self.saturates, self.margin, self.whole = saturates, margin, whole
         self.low, self.high = math.inf, -math.inf
         self.lows: list[float] = []  # of each call
         self.highs: list[float] = []
@@ -157,8 +160,19 @@ class RangeObserver(ObserverBase):
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """Scale (float32) and zero point (int64), one entry each."""
+        zero_point = self._whole_zero_point() if self.whole else None
+        if zero_point is not None:
+            return torch.tensor([1.0]), torch.tensor([zero_point])
         low, high = self.range()
         return qparams(low, high, self.quant_min, self.quant_max, self.qscheme)
+
+    def _whole_zero_point(self) -> int | None:
+        """The zero point of steps of 1, with equal room on both sides; None: too few codes."""
+        low, high = round(min(self.low, 0.0)), round(max(self.high, 0.0))
+        symmetric = self.qscheme == torch.per_tensor_symmetric
+        zero_point = 0 if symmetric else (self.quant_min + self.quant_max - low - high) // 2
+        fits = self.quant_min <= low + zero_point and high + zero_point <= self.quant_max
+        return zero_point if fits and self.quant_min <= zero_point <= self.quant_max else None
 
 
 def _ends(values: Tensor) -> tuple[float, float]:

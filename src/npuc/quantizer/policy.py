@@ -61,8 +61,8 @@ _SHARE = LAYOUT | names(
     max_pool3d_with_indices adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
     upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d
     _upsample_nearest_exact2d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d
-    upsample_trilinear3d _upsample_bilinear2d_aa to _to_copy type_as float dropout feature_dropout alpha_dropout
-    nan_to_num
+    upsample_trilinear3d _upsample_bilinear2d_aa to _to_copy type_as float dropout
+    feature_dropout alpha_dropout nan_to_num
     """
 )
 

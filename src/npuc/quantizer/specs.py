@@ -52,6 +52,7 @@ class Hint:
     floor: float | None = None
     saturates: tuple[float, float] = (-math.inf, math.inf)
     margin: bool = True
+    whole: bool = False
 
 
 @dataclass
@@ -81,6 +82,7 @@ def activation(name: str, recipe: Recipe, kind: Kind) -> Any:
             floor=hint.floor,
             saturates=hint.saturates,
             margin=hint.margin,
+            whole=hint.whole,
         )
     return QuantizationSpec(
         dtype, observer, quant_min=low, quant_max=high, qscheme=scheme, is_dynamic=False

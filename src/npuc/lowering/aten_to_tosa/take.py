@@ -241,7 +241,7 @@ def join(b: TosaBuilder, parts: Sequence[Value], axis: int) -> Value:
     for part in parts:
         if merged and merged[-1].is_const and part.is_const:
             both = np.concatenate([merged[-1].array, part.array], axis)
-            merged[-1] = b.const(both, part.type.dtype, part.type.quant)
+            merged[-1] = b.const(both, part.type.dtype, merged[-1].type.quant)
         else:
             merged.append(part)
     most = LEVELS["8K" if b.limits.level == "8K" else "none"]["max_tensor_list_size"]
