@@ -68,11 +68,11 @@ def find_sdk() -> str | None:
         return "unknown"
 
 
-def _usable_sdk() -> str:
+def usable_sdk() -> str:
     """The version of the installed SDK. Raises ToolMissing without it, NpucError for an old one."""
     found = find_sdk()
     if found is None:
-        raise ToolMissing(TOOL, INSTALL, why="the payload is made by it")
+        raise ToolMissing(TOOL, INSTALL)
     numbers = tuple(int(n) for n in re.findall(r"\d+", found)[:3])
     if numbers and numbers < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -87,7 +87,7 @@ def convert_for_neutron(data: bytes, target: str, settings: Settings) -> Convers
     Raises ToolMissing without the SDK, NpucError for an old one, BadInput for an option that it does
     not have, NpucError with the end of its log where it fails, crashes or takes too long.
     """
-    found = _usable_sdk()
+    found = usable_sdk()
     with tempfile.TemporaryDirectory(prefix="npuc-neutron-") as name:
         folder = Path(name)
         request = {"target": target, **asdict(settings)}

@@ -156,12 +156,9 @@ def _use_vgf_dump() -> None:
 
 
 def _use_neutron_sdk() -> str:
-    from npuc.targets.neutron_converter import TOOL, find_sdk
+    from npuc.targets.neutron_converter import usable_sdk
 
-    found = find_sdk()
-    if found is None:
-        raise ToolMissing(TOOL, "")
-    return found
+    return usable_sdk()
 
 
 def _use_layers() -> None:
