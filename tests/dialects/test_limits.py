@@ -5,7 +5,7 @@ import pytest
 
 from npuc.dialects.tosa import DEFINITIONS, InvalidOp, Limits, infer
 from npuc.errors import Unsupported
-from npuc.ir import DType, TensorType
+from npuc.ir import DType, SymDim, TensorType
 from npuc.lowering.tosa_builder import TosaBuilder
 
 INT = Limits(profiles=frozenset({"PRO-INT"}), name="tosa-1.0+int")
@@ -124,3 +124,16 @@ def test_result_types_follow_the_operands():
     assert infer("GREATER", [x, x], {})[0] == TensorType(DType.BOOL, (2, 3))
     assert infer("ARGMAX", [x], {"axis": 1})[0] == TensorType(DType.INT32, (2,))
     assert infer("DIM", [x], {"axis": 1})[0] == TensorType(DType.SHAPE, (1,))
+
+
+def test_limits_hold_at_the_bounds_of_open_sizes():
+    b = TosaBuilder(Limits(version=(1, 1), extensions=frozenset({"EXT-SHAPE"})))
+    long, short = SymDim("height", 4, 2**26), SymDim("width", 4, 64)
+    rows = [value(b, DType.FP32, d, 4) for d in (long, short)]
+    with pytest.raises(Unsupported, match=r"bytes with height \(4\.\.67108864\) exceeds"):
+        b.TILE(rows[0], (1, 4))
+    b.TILE(rows[1], (1, 4))
+    tall = SymDim("depth", 4, 9000)
+    image = value(b, DType.FP32, 1, tall, 8, 1)
+    with pytest.raises(Unsupported, match="is 9000, above MAX_KERNEL 8192"):
+        b.MAX_POOL2D_ADAPTIVE(image, (tall, 1), (1, 1), (0, 0, 0, 0))

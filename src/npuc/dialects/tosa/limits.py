@@ -153,7 +153,8 @@ class Limits:
             nbytes = math.ceil(_worst(t.size) * t.dtype.itemsize)
             if nbytes > most:
                 shape = "x".join(map(str, t.shape))
-                return f"tensor {shape} of {nbytes} bytes exceeds {most} (level {self.level})"
+                size = f"{nbytes} bytes{_at_bounds(t)}"
+                return f"tensor {shape} of {size} exceeds {most} (level {self.level})"
             if any(smallest(d) < 1 for d in t.shape) and t.dtype is not DType.SHAPE:
                 return _empty(t)
         for v in operands:
@@ -194,6 +195,12 @@ def _corners(names: Mapping[str, Any]) -> list[dict[str, Any]]:
     ends = [(s.lo, s.lo if s.hi is None else s.hi) for s in symbols]
     corners = [dict(zip([s.name for s in symbols], c)) for c in itertools.product(*ends)]
     return [{k: d.at(c) if isinstance(d, SymDim) else d for k, d in names.items()} for c in corners]
+
+
+def _at_bounds(type: TensorType) -> str:
+    """` with height (4..64)`, for a type of open sizes."""
+    symbols = dict.fromkeys(s for d in type.shape if isinstance(d, SymDim) for s in d.symbols)
+    return f" with {' and '.join(map(describe, symbols))}" if symbols else ""
 
 
 def _worst(size: Dim) -> int:
