@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from executorch.exir.backend.backend_details import BackendDetails, PreprocessResult
-from executorch.exir.backend.partitioner import DelegationSpec
 from torch.fx import Node
 
 from npuc.errors import BadInput, NpucError
@@ -17,7 +16,6 @@ from npuc.executorch.edge_program import order_of, whole_of
 from npuc.executorch.lower_delegate import Delegate, finish_delegate, lower_delegate
 from npuc.executorch.neutron_spec import NeutronCompileSpec, NeutronTargetSpec
 from npuc.executorch.partitioner import TOSAPartitioner
-from npuc.executorch.preserved_ops import PreservedOps
 from npuc.executorch.quantization_config import get_symmetric_quantization_config
 from npuc.executorch.quantizers import TOSAQuantizer
 from npuc.executorch.run_edge import RECORD, to_array, to_tensor
@@ -28,7 +26,7 @@ from npuc.serialize.read_tflite import read_tflite
 from npuc.targets.neutron import package_neutron
 from npuc.targets.neutron_converter import LOG
 from npuc.targets.neutron_profile import kernels_of
-from npuc.targets.target import Artifact
+from npuc.targets.target import Artifact, Target
 
 
 @dataclass
@@ -57,26 +55,32 @@ class NeutronBackend(BackendDetails):  # type: ignore[misc]
         delegate = lower_delegate(whole_of(edge_program, tag), target)
         graph, plain = finish_delegate(delegate, target)
         record = NeutronRecord.of(delegate, plain.data)
-        _write(spec.intermediates_dir, {f"{tag}_pure.et.tflite": plain.data})
         ordered = replace(target, orders=(record.inputs, record.outputs))
-        try:
-            artifact = package_neutron(graph, plain, ordered)
-        except NpucError as error:
-            _write(spec.intermediates_dir, {f"{tag}{k}": v for k, v in error.files.items()})
-            raise
-        made = {
-            f"{tag}_neutron.et.tflite": artifact.files[".npu.tflite"],
-            f"{tag}{LOG}": artifact.files[LOG],
-        }
-        _write(spec.intermediates_dir, made)
-        selection = artifact.files.get(".kernel_selection.c")
-        if selection is not None:  # where the build of the firmware looks for it
-            _write(spec.intermediates_dir or ".", {f"_kernel_selection_{tag}.c": selection})
+        artifact = _packaged(spec, tag, graph, plain, ordered)
         told = {
             "debug_handle_map": _handles(edge_program, delegate, graph, artifact),
             RECORD: record,
         }
         return PreprocessResult(processed_bytes=artifact.data, **told)
+
+
+def _packaged(
+    spec: NeutronCompileSpec, tag: str, graph: Graph, plain: Artifact, target: Target
+) -> Artifact:
+    """The payload of a delegate; what there is on the way to it is written down."""
+    _write(spec.intermediates_dir, {f"{tag}_pure.et.tflite": plain.data})
+    try:
+        artifact = package_neutron(graph, plain, target)
+    except NpucError as error:
+        _write(spec.intermediates_dir, {f"{tag}{k}": v for k, v in error.files.items()})
+        raise
+    made = artifact.files[".npu.tflite"]
+    log = artifact.files[LOG]
+    _write(spec.intermediates_dir, {f"{tag}_neutron.et.tflite": made, f"{tag}{LOG}": log})
+    selection = artifact.files.get(".kernel_selection.c")
+    if selection is not None:  # where the build of the firmware looks for it
+        _write(spec.intermediates_dir or ".", {f"_kernel_selection_{tag}.c": selection})
+    return artifact
 
 
 @dataclass(frozen=True)
@@ -126,30 +130,23 @@ class NeutronPartitioner(TOSAPartitioner):
         preserve_ops: Sequence[Any] | None = None,
         check_op_support: Callable[[Node], bool] | None = None,
     ) -> None:
-        super(TOSAPartitioner, self).__init__()
         spec = compile_spec
         if not isinstance(spec, NeutronCompileSpec):
             spec = NeutronCompileSpec.from_list(spec)
         if neutron_target_spec is not None and neutron_target_spec.name != spec.chip:
             raise BadInput(f"a compile spec for {spec.chip} and a target spec for "
                            f"{neutron_target_spec.name}")  # fmt: skip
-        if (
-            custom_delegation_options is not None
-            and custom_delegation_options.allow_no_op_partitions
-        ):
+        options = custom_delegation_options or CustomDelegationOptions()
+        if options.allow_no_op_partitions:
             raise BadInput(
                 "allow_no_op_partitions=True",
                 why="NXP's converter makes nothing of such partitions",
             )
-        self.compile_spec = spec
-        self.target = spec.target()
-        self.additional_checks = [OperatorsNotToDelegate(spec.operators_not_to_delegate)]
+        checks: list[Any] = [OperatorsNotToDelegate(spec.operators_not_to_delegate)]
         if check_op_support is not None:
-            self.additional_checks.append(CheckOpSupport(check_op_support))
-        self.delegation_spec = DelegationSpec(NeutronBackend.__name__, spec.to_list())
-        self.preserved = PreservedOps(self.target, self._refusal_of_checks)
+            checks.append(CheckOpSupport(check_op_support))
+        super().__init__(spec, checks)
         self.preserved.custom.update(preserve_ops or ())
-        self.reports = []
 
 
 class OperatorsNotToDelegate:

@@ -15,7 +15,6 @@ from torch.fx import GraphModule, Node
 from npuc.errors import BadInput
 from npuc.executorch.backends import OURS, EthosUBackend, TOSABackend, VgfBackend, claim
 from npuc.executorch.compile_specs import (
-    ArmCompileSpec,
     EthosUCompileSpec,
     TosaCompileSpec,
     VgfCompileSpec,
@@ -42,16 +41,14 @@ class TOSAPartitioner(Partitioner):  # type: ignore[misc]
     backend: type[BackendDetails] = TOSABackend
     takes: type[Any] = TosaCompileSpec
 
-    def __init__(
-        self, compile_spec: ArmCompileSpec, additional_checks: Sequence[Any] | None = None
-    ) -> None:
+    def __init__(self, compile_spec: Any, additional_checks: Sequence[Any] | None = None) -> None:
         super().__init__()
         if not isinstance(compile_spec, self.takes):
             raise BadInput(
                 f"{type(self).__name__} with a {type(compile_spec).__name__}",
                 hint=f"give a {self.takes.__name__}",
             )
-        self.compile_spec: Any = compile_spec
+        self.compile_spec = compile_spec
         self.target = compile_spec.target()
         self.additional_checks = list(additional_checks or ())
         self.delegation_spec = DelegationSpec(self.backend.__name__, compile_spec.to_list())
