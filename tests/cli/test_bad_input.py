@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 
+import numpy as np
 import pytest
 
 from tests.cli.run_cli import run_cli
@@ -33,6 +34,25 @@ MODELS = """
     def wrong_type(): return 3, (torch.randn(2, 3),)
     def calib_wrong_shape(): return [(torch.randn(5, 7, 2),)]
     def calib_not_iterable(): return 7
+    def calib_nan(): return [(torch.full((2, 3), float("nan")),)]
+    def calib_integers(): return [(torch.ones(2, 3, dtype=torch.int64),)]
+    def calib_raises():
+        yield (torch.randn(2, 3),)
+        raise OSError("the disk is gone")
+    def exits(): raise SystemExit(0)
+    def nothing(): return None
+    def three(): return Net(), (torch.randn(2, 3),), "extra"
+    def no_elements(): return Net(), (torch.randn(0, 3),)
+    def on_meta(): return nn.Linear(3, 2, device="meta"), (torch.randn(2, 3),)
+    def broken():
+        model = nn.Linear(3, 2)
+        model.weight.data[0, 0] = float("nan")
+        return model, (torch.randn(2, 3),)
+    def branches():
+        class Branches(nn.Module):
+            def forward(self, x):
+                return x if x.sum() > 0 else -x
+        return Branches(), (torch.randn(2, 3),)
 """
 
 
@@ -71,6 +91,20 @@ CASES = [
       "{models}:calib_not_iterable"], "iterable"),
     (["compile", "{models}:good", "-t", "ethos-u55-128", "-q", "int8", "--option",
       "memory_mode=Nope"], "Shared_Sram"),
+    (["compile", "{models}:good", "-t", "tosa-1.0+int", "-q", "int8", "--calib",
+      "{models}:calib_nan"], "calibration sample 0, input x: it has NaN"),
+    (["compile", "{models}:good", "-t", "tosa-1.0+int", "-q", "int8", "--calib",
+      "{models}:calib_integers"], "it is int64, the model takes float32"),
+    (["compile", "{models}:good", "-t", "tosa-1.0+int", "-q", "int8", "--calib",
+      "{models}:calib_raises"], "models.py:29: OSError: the disk is gone"),
+    (["compile", "{models}:exits", "-t", "tosa-1.0+fp"], "raised at"),
+    (["compile", "{models}:nothing", "-t", "tosa-1.0+fp"], "returns None"),
+    (["compile", "{models}:three", "-t", "tosa-1.0+fp"], "returns a tuple of 3"),
+    (["compile", "{models}:no_elements", "-t", "tosa-1.0+fp"], "its shape (0, 3) has no elements"),
+    (["compile", "{models}:on_meta", "-t", "tosa-1.0+fp"], "weight is on the device meta"),
+    (["compile", "{models}:broken", "-t", "tosa-1.0+int", "-q", "int8"], "parameter weight: it has"),
+    (["compile", "{models}:branches", "-t", "tosa-1.0+fp"], "torch.where or torch.cond"),
+    (["compile", "os.path:join", "-t", "tosa-1.0+fp"], "join() of os.path raised: TypeError"),
     (["inspect", "nothing.tosa"], "no file nothing.tosa"),
     (["inspect", "{models}"], "none of the files npuc writes"),
 ]  # fmt: skip
@@ -83,9 +117,24 @@ def test_mistakes_end_in_one_message(models, tmp_path, capsys, monkeypatch, argu
     status, _, err = run_cli(capsys, monkeypatch, *arguments)
     assert status != 0
     assert text in err
-    assert "Traceback" not in err
+    assert "Traceback" not in err and "class GraphModule" not in err
     left = [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
     assert not left
+
+
+def test_a_syntax_error_has_its_line(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "typo.py"
+    path.write_text("import torch\n\ndef model(:\n")
+    status, _, err = run_cli(capsys, monkeypatch, "compile", f"{path}:model", "-t", "vgf")
+    assert status != 0 and "typo.py:3: SyntaxError" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("array", [np.array([{1: 2}], object), np.array(["text"])])
+def test_calibration_files_without_numbers(models, tmp_path, capsys, monkeypatch, array):
+    np.savez(tmp_path / "odd.npz", x=array)
+    command = ["compile", f"{models}:good", "-t", "tosa-1.0+int", "-q", "int8"]
+    status, _, err = run_cli(capsys, monkeypatch, *command, "--calib", tmp_path / "odd.npz")
+    assert status != 0 and "cannot read" in err and "Traceback" not in err
 
 
 def test_corrupt_pt2(tmp_path, capsys, monkeypatch):

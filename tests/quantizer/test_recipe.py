@@ -24,7 +24,7 @@ def test_names_of_recipes():
     assert Recipe.named("a8w4").weights == "int4"
     with pytest.raises(BadInput) as error:
         Recipe.named("int9")
-    assert str(error.value) == "no recipe is named 'int9'; choose int8"
+    assert str(error.value) == "no recipe is named 'int9'; choose int8 or a16w8 or a8w4"
 
 
 def test_what_is_set_can_be_read_back():

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from zipfile import BadZipFile
 
 from npuc.errors import BadInput
 
@@ -34,6 +35,9 @@ def load_model(text: str) -> tuple[Any, tuple[Any, ...] | None, str]:
     name = Path(source).stem if function in ("model", "make", "build") else function
     if isinstance(made, tuple) and len(made) == 2:
         return made[0], _as_tuple(made[1]), name
+    if made is None or isinstance(made, tuple):
+        what = "None" if made is None else f"a tuple of {len(made)}"
+        raise BadInput(f"{text} returns {what}", hint="return (model, example_inputs)")
     inputs = getattr(module, "example_inputs", None)
     if inputs is None:
         raise BadInput(
@@ -62,16 +66,20 @@ def load_calibration(text: str) -> list[tuple[Any, ...]]:
         hint = "an .npz or .npy file, a directory of them, or file.py:function"
         raise BadInput(f"cannot read calibration {text!r}", hint=hint)
     samples = call_user(_import(source), function, source)
-    return [_as_tuple(s) for s in _iterate(samples, text)]
+    return [_as_tuple(s) for s in _iterate(samples, text, source)]
 
 
-def _iterate(samples: Any, text: str) -> Iterator[Any]:
+def _iterate(samples: Any, text: str, source: str) -> Iterator[Any]:
     try:
-        yield from samples
+        samples = iter(samples)
     except TypeError as error:
         raise BadInput(
             f"{text} does not return an iterable of input tuples", why=str(error)
         ) from None
+    try:
+        yield from samples
+    except Exception as error:
+        raise BadInput(f"{text} raised", user_line(error, source), _text(error)) from None
 
 
 def _sample(path: Path) -> tuple[Any, ...]:
@@ -80,10 +88,10 @@ def _sample(path: Path) -> tuple[Any, ...]:
 
     try:
         data = np.load(path, allow_pickle=False)
-    except (ValueError, OSError) as error:
+        arrays = [data[k] for k in data.files] if path.suffix == ".npz" else [data]
+        return tuple(torch.from_numpy(a) for a in arrays)
+    except (ValueError, TypeError, OSError, BadZipFile) as error:
         raise BadInput(f"cannot read {path}", why=str(error)) from None
-    arrays = [data[k] for k in data.files] if path.suffix == ".npz" else [data]
-    return tuple(torch.from_numpy(a) for a in arrays)
 
 
 def _as_tuple(inputs: Any) -> tuple[Any, ...]:
@@ -106,7 +114,7 @@ def _import(source: str) -> ModuleType:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(f"cannot import {source}", user_line(error, source), _text(error)) from None
     finally:
         sys.path.pop(0)
@@ -121,18 +129,21 @@ def call_user(module: ModuleType, name: str, source: str) -> Any:
         raise BadInput(f"{source} has no function {name}", hint=f"it has: {names or 'none'}")
     try:
         return function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadInput(
             f"{name}() of {source} raised", user_line(error, source), _text(error)
         ) from None
 
 
 def user_line(error: BaseException, source: str) -> str:
-    """`file:line` of the innermost frame of `source` in an exception's traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """`file:line` of the innermost frame of `source` in an exception's traceback, else of the
+    innermost one that is not npuc's or the interpreter's own."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
     own = [f for f in frames if Path(f.filename).name == Path(source).name]
-    frame = (own or list(frames))[-1]
-    return f"{frame.filename}:{frame.lineno}"
+    found = own or [f for f in frames if not f.filename.startswith("<")]
+    return f"{found[-1].filename}:{found[-1].lineno}" if found else ""
 
 
 def _text(error: BaseException) -> str:

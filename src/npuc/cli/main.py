@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 import click
@@ -60,15 +61,18 @@ def compile_command(
     from npuc.targets.catalogue import find_target
 
     chosen = find_target(target, _parse_options(options))
-    source, inputs, name = load_model(model)
+    with redirect_stdout(sys.stderr):
+        source, inputs, name = load_model(model)
+        samples = load_calibration(calib) if calib else None
     folder = output or f"build/{name}"
     try:
-        result = compile_model(
-            source, inputs, target=chosen, quantization=quantization, name=name,
-            calibration=load_calibration(calib) if calib else None, io=io, io_layout=io_layout,
-            check=not no_check, progress=False if quiet or as_json else None, format=format_name,
-            sizes=_parse_sizes(sizes),
-        )  # fmt: skip
+        with redirect_stdout(sys.stderr):  # what the model prints
+            result = compile_model(
+                source, inputs, target=chosen, quantization=quantization, name=name,
+                calibration=samples, io=io, io_layout=io_layout, check=not no_check,
+                progress=False if quiet or as_json else None, format=format_name,
+                sizes=_parse_sizes(sizes),
+            )  # fmt: skip
     except NpucError as error:
         if error.left is not None:
             path = error.left.save(folder, name)[0]
@@ -96,12 +100,13 @@ def explain_command(
     from npuc.targets.catalogue import find_target
 
     find_target(target)
-    source, inputs, _ = load_model(model)
-    coverage = explain(
-        source, inputs, target=target, quantization=quantization,
-        calibration=load_calibration(calib) if calib else None,
-        progress=False if quiet or as_json else None, sizes=_parse_sizes(sizes),
-    )  # fmt: skip
+    with redirect_stdout(sys.stderr):  # what the model prints
+        source, inputs, _ = load_model(model)
+        coverage = explain(
+            source, inputs, target=target, quantization=quantization,
+            calibration=load_calibration(calib) if calib else None,
+            progress=False if quiet or as_json else None, sizes=_parse_sizes(sizes),
+        )  # fmt: skip
     if as_json:
         print(json.dumps(coverage.as_dict(), indent=1))
     else:

@@ -107,9 +107,10 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
             return torch.export.load(file)
     except Exception as error:
         first = str(error).strip().splitlines() or [type(error).__name__]
+        why = first[0].split(" Please check the warnings")[0]
         raise BadInput(
             f"{file} is not a readable .pt2 program",
-            why=first[0][:200],
+            why=why[:200].rstrip("."),
             hint=f"write it with torch.export.save of PyTorch {torch.__version__} or older",
         ) from None
 
@@ -293,6 +294,11 @@ def _input(node: Node) -> Input:
         raise Unsupported(
             Reason(f"input {node.name}", "", f"it is {kind}, which no target stores",
                    "use float32 inputs (model.float())")
+        )  # fmt: skip
+    if any(isinstance(size, int) and size == 0 for size in value.shape):
+        raise Unsupported(
+            Reason(f"input {node.name}", "", f"its shape {tuple(value.shape)} has no elements",
+                   "give example inputs of the sizes that the model runs with")
         )  # fmt: skip
     return Input(node.name)
 

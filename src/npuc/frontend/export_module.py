@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from typing import Any
 
 import numpy as np
 import torch
+import torch.utils._pytree as pytree
 from torch.export import ExportedProgram
 
 from npuc.errors import BadInput
@@ -39,6 +41,7 @@ def export_module(
             hint="give the nn.Module that was scripted or traced",
         )
     args, kwargs = arguments_of(model, example_inputs)
+    _require_cpu(model, args, kwargs)
     try:
         exported = _export(model, args, kwargs, dynamic_shapes, strict=False)
         return _with_lines(exported, model, args, kwargs, dynamic_shapes)
@@ -115,6 +118,22 @@ def _layers_as_written() -> Iterator[None]:
         transformer._detect_is_causal_mask = detect
 
 
+def _require_cpu(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    """BadInput for parameters and inputs on another device than the CPU."""
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    leaves = pytree.tree_leaves((args, kwargs))
+    tensors += [(f"example input {i}", x) for i, x in enumerate(leaves)]
+    for name, tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu":
+            continue
+        no_data = tensor.device.type == "meta"
+        raise BadInput(
+            f"{name} is on the device {tensor.device}",
+            why="it has no values there" if no_data else "models are compiled on the CPU",
+            hint="load the weights first" if no_data else "use model.cpu() and inputs on the CPU",
+        )
+
+
 def _check_forward(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
     """Run the model as it is: when it raises by itself, that is the message the user needs."""
     try:
@@ -131,13 +150,13 @@ def _check_forward(model: torch.nn.Module, args: Any, kwargs: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep torch.export's warnings and logs off the user's terminal: errors carry the text."""
+    """Keep what torch.export warns, logs and prints off the user's terminal: errors say it."""
     loggers = [logging.getLogger(n) for n in ("torch", "torch._dynamo", "torch.export")]
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:
             logger.setLevel(logging.CRITICAL)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

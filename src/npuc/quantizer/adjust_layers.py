@@ -113,6 +113,8 @@ class Means(torch.fx.Interpreter):
             return None
         means = torch.stack(self.of_samples[layer.node.name])
         mean = means.mean(0)
+        if not mean.isfinite().all():
+            return None  # infinite samples have no mean
         if len(means) == 1:
             return mean
         known = 1 - means.var(0) / len(means) / mean.square().clamp(min=1e-30)

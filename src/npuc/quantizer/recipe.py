@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, fields, replace
-from difflib import get_close_matches
 from typing import Any, Union
 
 from npuc.errors import BadInput
@@ -80,8 +79,7 @@ class Recipe:
         """A recipe by name: "int8", "a16w8" or "a8w4"."""
         if name in NAMED:
             return deepcopy(NAMED[name])
-        close = get_close_matches(name, NAMED, n=2) or NAMED
-        raise BadInput(f"no recipe is named {name!r}", hint=f"choose {' or '.join(close)}")
+        raise BadInput(f"no recipe is named {name!r}", hint=f"choose {' or '.join(NAMED)}")
 
     @staticmethod
     def of(choice: Choice) -> Recipe | None:
