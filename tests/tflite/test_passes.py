@@ -158,6 +158,26 @@ def test_transposes_inside_products() -> None:
     assert names(graph) == ["BATCH_MATMUL"] and graph.ops[-1].attrs["adj_y"]
 
 
+@pytest.mark.parametrize("dtype", [DType.INT8, DType.INT16])
+@pytest.mark.parametrize("shape", [(2, 5, 48), (7, 9), (1, 30)])
+def test_rows_are_reduced_in_other_forms(dtype: DType, shape: tuple[int, ...]) -> None:
+    low, high = dtype.range
+    q = Quant(0.01, 3 if dtype is DType.INT8 else 0, None, low, high)
+    own = Quant(0.004, 1 if dtype is DType.INT8 else 0, None, low, high)
+    axis = (len(shape) - 1,)
+    for name, quant in (("REDUCE_MAX", q), ("MEAN", own)):
+        b = TfliteOpBuilder(LIMITS)
+        x = b.input(TensorType(dtype, shape, q), "x")
+        graph = b.finish([b.tflite(name, x, axes=axis, keep_dims=name == "MEAN", quant=quant)])
+        after = run_passes(graph, ("cheapen_rows",), LIMITS)
+        feed = rng.integers(low, high, shape, endpoint=True).astype(dtype.numpy)
+        real = q.dequantize(feed)
+        want = real.max(-1) if name == "REDUCE_MAX" else real.mean(-1, keepdims=True)
+        (got,) = run_tflite(serialize(after), [feed])
+        assert np.abs(got.astype(int) - quant.quantize(want)).max() <= (name == "MEAN")
+        assert names(after) != names(graph) or shape[0] == 1
+
+
 def test_layout_of_a_network() -> None:
     """NCHW in and out: two TRANSPOSEs at the ends, whatever stands between the convolutions."""
 

@@ -38,7 +38,7 @@ def ethos_u_tflite_target(name: str) -> Target:
     )  # fmt: skip
     return Target(
         name, f"Arm {family} by the TFLite route (Vela)", limits, finish_ethos_u_tflite, "tflite",
-        FAMILIES[family], TFLITE_PASSES, prepare=_prepare,
+        FAMILIES[family], (*TFLITE_PASSES, "cheapen_rows"), prepare=_prepare,
     )  # fmt: skip
 
 
