@@ -88,7 +88,7 @@ def test_explain_names_the_op_and_the_line(net, capsys, monkeypatch):
     assert status == 1
     (refused,) = [op for op in json.loads(stdout)["ops"] if not op["on_target"]]
     assert "svd" in refused["op"]
-    assert refused["file"].endswith("net.py") and refused["line"] == 16
+    assert refused["file"].endswith("net.py") and refused["line"] == 17
     assert refused["reason"] == "no lowering rule"
 
 
