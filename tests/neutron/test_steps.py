@@ -16,6 +16,7 @@ from tests.neutron.test_neutron_target import IMAGE, Of, compiled, operators, sq
 
 ROWS = torch.randn(1, 64, 128, generator=torch.Generator().manual_seed(1))
 POSITIVE = IMAGE.abs() + 0.3
+SPREAD = ROWS * torch.logspace(-2, 0, 64)[:, None]
 
 
 def layer(module: nn.Module) -> nn.Module:
@@ -48,6 +49,7 @@ STEPS: list[tuple[str, Callable[..., Tensor], tuple[Tensor, ...], float]] = [
     ("quotient by a constant tensor", lambda a: a / torch.linspace(1, 4, 16), (IMAGE,), 34),
     ("softsign", F.softsign, (IMAGE,), 36),
     ("log of softmax", lambda a: F.log_softmax(a, 1), (IMAGE,), 38),
+    ("length", lambda a, b: (a**2 + b * b).sqrt(), (SPREAD, SPREAD.flip(2)), 34),
     ("variance", lambda a: a.var(1), (IMAGE,), 36),
     ("biased", lambda a: a.var((2, 3), unbiased=False), (IMAGE,), 36),
     ("deviation", lambda a: a.std((2, 3), keepdim=True), (IMAGE,), 38),

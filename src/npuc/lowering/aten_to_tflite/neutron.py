@@ -21,8 +21,9 @@ MAX_MATRIX = 2**20
 expands(
     "aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm", "aten.group_norm",
     "aten.native_group_norm", "aten.instance_norm", "aten.div.Tensor", "aten.mul.Tensor",
-    "aten.log_softmax.int", "aten._log_softmax", "aten.var", "aten.var.dim", "aten.var.correction",
-    "aten.std", "aten.std.dim", "aten.std.correction", target="neutron", dialect="tflite",
+    "aten.sqrt", "aten.log_softmax.int", "aten._log_softmax", "aten.var", "aten.var.dim",
+    "aten.var.correction", "aten.std", "aten.std.dim", "aten.std.correction",
+    target="neutron", dialect="tflite",
 )  # fmt: skip
 
 
