@@ -114,6 +114,21 @@ def test_values_where_a_function_has_saturated_do_not_count():
     assert below.range() == (-15.0, 0.0)  # seven below the largest, which is what counts there
 
 
+def test_sixteen_bits_leave_room_but_not_beyond_a_functions_bend():
+    """Twice the range, as far as it makes a difference."""
+    wide = {"dtype": torch.int16, "quant_min": -32768, "quant_max": 32767,
+            "qscheme": torch.per_tensor_symmetric}  # fmt: skip
+    x = torch.linspace(-4, 4, 1000)
+    for options, end in (
+        ({}, 8.0),
+        ({"margin": False}, 4.0),
+        ({"ranges": "minmax"}, 4.0),
+        ({"saturates": (-6.0, 6.0)}, 6.0),
+    ):
+        found = observe(RangeObserver(**wide, **options), x, x).range()
+        assert found == pytest.approx((-end, end)), options
+
+
 def test_a_mask_is_cut_off():
     x = torch.tensor([0.0, -1e9, -torch.inf])
     assert observe(RangeObserver(ranges="minmax", floor=-64.0), x).range() == (-64.0, 0.0)

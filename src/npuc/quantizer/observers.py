@@ -19,6 +19,9 @@ from npuc.quantizer.choose_range import Histogram, least_error
 INFINITE = 1e30
 # exp(-10) = 4.5e-5: a softmax operand this far below the largest of its row counts as nothing.
 SOFTMAX_DEPTH = 10.0
+# A value of 16 bits reaches this times as far as one expects: with a step that is small beside the
+# rounding of weights, what is cut off is all that counts.
+HEADROOM = 2.0
 # The histogram sees at most this many values of one tensor; the extremes are always exact.
 SAMPLE = 1 << 16
 # A channel's weight scale is at least this part of the largest one: what is smaller cannot reach
@@ -138,7 +141,10 @@ class RangeObserver(ObserverBase):
         seen = Histogram(self._centers(), self.counts, *self._of_samples())
         symmetric = self.qscheme == torch.per_tensor_symmetric
         levels = self.quant_max - self.quant_min
-        return least_error(seen, levels, symmetric, limits, self.margin)
+        low, high = least_error(seen, levels, symmetric, limits, self.margin)
+        if levels < 2**15 or not self.margin:
+            return low, high
+        return max(low * HEADROOM, limits[0]), min(high * HEADROOM, limits[1])
 
     def _of_samples(self) -> tuple[list[float], list[float]]:
         """Lowest and highest value of each sample, in which the observer may have several calls."""
