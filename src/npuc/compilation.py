@@ -98,7 +98,7 @@ class Compilation:
         """The dialect of the compiled graph: "tosa" or "tflite"."""
         return self.target.dialect
 
-    def run(self, *inputs: Any, on: str | None = None) -> Any:
+    def run(self, *inputs: Any, on: str | None = None, **keywords: Any) -> Any:
         """Execute the compiled artifact on the model's inputs; returns the model's outputs.
 
         `on` chooses the executor: "evaluator" (npuc's own for TOSA, bit-exact for integers),
@@ -109,6 +109,7 @@ class Compilation:
         With io="float" float tensors are quantized and dequantized here, as the host does it.
         State (mutated buffers) is kept between calls; `reset()` sets it back.
         """
+        inputs = (inputs, keywords) if keywords else inputs
         if on == "executorch":
             from npuc.executorch.execute_pte import run_compilation
 

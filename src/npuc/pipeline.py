@@ -184,6 +184,8 @@ class _Job:
         recipe = quantization
         if isinstance(quantization, str):
             recipe = replace(Recipe.named(quantization), **self.target.recipe)
+        if not isinstance(recipe, Recipe):
+            raise BadInput(f"quantization={quantization!r}", hint="give a name or a Recipe")
         recipe = recipe.demanding(self.target.demands)
         if calibration is None:
             warnings.warn(

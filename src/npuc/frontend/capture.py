@@ -60,6 +60,8 @@ def capture(
         )
     if isinstance(model, (str, os.PathLike)):
         name, model = Path(model).stem, load(model)
+    if isinstance(model, GraphModule) and any(map(_is_observer, model.modules())):
+        raise BadInput("the model is prepared for quantization", hint="call convert_pt2e first")
     exported = model if isinstance(model, ExportedProgram) else None
     if exported is not None:
         program = _from_exported(exported, name if name != "ExportedProgram" else "")
@@ -75,12 +77,19 @@ def capture(
             hint="give an nn.Module, an ExportedProgram, a PT2E-converted GraphModule or the "
             "path of a .pt2 file",
         )
+    if not any(output.place is not None for output in program.outputs) and not program.states:
+        raise BadInput(f"{name} returns no tensor", hint="return what is to be computed")
     program = _with_examples(program, given)
     if dynamic_shapes is not None:
         _name_sizes(program, dynamic_shapes, model.forward, given)
     if exported is not None and program.symbols:
         program.symbols = with_guards(exported, program.symbols)
     return program
+
+
+def _is_observer(module: torch.nn.Module) -> bool:
+    """Whether a module is of torchao's or torch's, which watch or round values in training."""
+    return type(module).__name__.endswith(("Observer", "FakeQuantize"))
 
 
 def _is_exported_here(model: Any) -> bool:

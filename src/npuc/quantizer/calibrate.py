@@ -26,6 +26,12 @@ from npuc.quantizer.adjust_layers import (
     weighted_layers,
 )
 from npuc.quantizer.annotate import NpucQuantizer
+from npuc.quantizer.check_given import (
+    checked_sample,
+    require_float_model,
+    samples_of,
+    warn_unmatched,
+)
 from npuc.quantizer.control_flow import Flow, hide, show
 from npuc.quantizer.left_float import left_float
 from npuc.quantizer.recipe import Recipe
@@ -76,9 +82,10 @@ def quantize(
             stacklevel=2,
         )
         calibration = [program.example_inputs]
-    _require_finite(program)
+    require_float_model(program)
+    warn_unmatched(program, recipe)
     prepared = prepare(program, recipe, known=known, tables16=tables16)
-    run_calibration(prepared, _batches(calibration), progress)
+    run_calibration(prepared, samples_of(calibration), progress)
     return convert(prepared)
 
 
@@ -143,13 +150,6 @@ def _tie_states(gm: GraphModule, program: Program) -> None:
             node.meta["quant_group"] = f"state {state.name}"
 
 
-def _batches(calibration: Iterable[Any]) -> list[Any]:
-    batches = [(b,) if isinstance(b, torch.Tensor) else b for b in calibration]
-    if not batches:
-        raise BadInput("calibration data is empty", hint="give at least one input tuple")
-    return batches
-
-
 def run_calibration(
     prepared: Prepared, batches: Sequence[Any], progress: bool | None = None
 ) -> None:
@@ -164,33 +164,11 @@ def run_calibration(
     state = program.initial_state()
     with torch.no_grad(), _bar(len(batches)) if show else nullcontext() as step:
         for number, batch in enumerate(batches):
-            inputs = _checked(program, program.flatten_inputs(batch), number)
+            inputs = checked_sample(program, program.flatten_inputs(batch), number)
             results = prepared.means.run(*inputs, *state)
             state = [results[s.result] for s in program.states]
             if step is not None:
                 step()
-
-
-def _checked(program: Program, tensors: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
-    """The inputs of a sample in the program's float types. BadInput for other types and NaN."""
-    checked = []
-    for tensor, node in zip(tensors, program.placeholders, strict=False):
-        where, wanted = f"calibration sample {number}, input {node.name}", node.meta["val"].dtype
-        if tensor.dtype != wanted and not (tensor.is_floating_point() and wanted.is_floating_point):
-            names = (str(t).removeprefix("torch.") for t in (tensor.dtype, wanted))
-            raise BadInput(where, why="it is {}, the model takes {}".format(*names))
-        if tensor.is_floating_point() and bool(tensor.isnan().any()):
-            raise BadInput(where, why="it has NaN, which has no range", hint="remove the sample")
-        checked.append(tensor.to(wanted))
-    return checked
-
-
-def _require_finite(program: Program) -> None:
-    """BadInput for a parameter that no quantized weight can stand for."""
-    for name, parameter in program.graph_module.named_parameters():
-        if parameter.is_floating_point() and not bool(parameter.isfinite().all()):
-            raise BadInput(f"parameter {name}", why="it has values that are NaN or infinite",
-                           hint="the checkpoint is broken, or the training diverged")  # fmt: skip
 
 
 @contextmanager
