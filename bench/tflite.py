@@ -60,7 +60,7 @@ def measure(name: str) -> dict[str, Any]:
         "seconds": {"whole": whole, "convert": conversion(model, inputs, samples, layout)},
         "sqnr": {
             "tflite": networks.sqnr(model, lambda *x: c.run(*x, on="litert-xnnpack"), unseen),
-            "tosa": networks.sqnr(model, made("tosa-1.0+int").run, unseen),
+            "tosa": networks.sqnr(model, made("tosa-1.0+int+int16").run, unseen),
         },
         "chips": chips,
     }  # fmt: skip
