@@ -283,3 +283,27 @@ class Experts(nn.Module):
 def test_experts(target):
     torch.manual_seed(0)
     right(Experts(), (torch.randn(3, 8),), target)
+
+
+class Camera(nn.Module):
+    """An image of bytes, as the camera gives it, is normalized in the model."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+
+    def forward(self, image):
+        x = image.permute(0, 3, 1, 2).to(torch.float32) / 127.5 - 1
+        return self.conv(x)
+
+
+@pytest.mark.parametrize("target", ["vgf", "tosa-1.0+int", "ethos-u55-128", "tflite"])
+def test_images_of_bytes(target):
+    torch.manual_seed(0)
+    right(Camera(), (torch.randint(0, 256, (1, 8, 8, 3), dtype=torch.uint8),), target)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_quantized_models_of_short_floats_give_their_type(dtype):
+    torch.manual_seed(0)
+    right(nn.Linear(8, 4).to(dtype), (torch.randn(2, 8, dtype=dtype),), "tosa-1.0+int")

@@ -201,7 +201,7 @@ def _with_graph(like: Program, gm: GraphModule) -> Program:
         env[node].node.meta = {**old.meta, **node.meta}
     results = copy.copy(gm, dict(env))
     graph_module = copy.finish(list(results), like.graph_module.__class__.__name__)
-    return dataclasses.replace(like, graph_module=graph_module)
+    return dataclasses.replace(like, graph_module=graph_module, dtypes=like.output_dtypes())
 
 
 def _new_copy(gm: GraphModule) -> FunctionalCopy:

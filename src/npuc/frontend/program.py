@@ -56,6 +56,7 @@ class Program:
     mutated_inputs: pairs (index of the graph input, index of the output with its new value).
     symbols: torch's name of a size that is open -> it, with the user's name and bounds.
     fixed: torch's name of a size -> the number that the user compiles it for.
+    dtypes: element types of the outputs of the model before it was quantized, where it was.
     """
 
     graph_module: GraphModule
@@ -69,6 +70,7 @@ class Program:
     mutated_inputs: list[tuple[int, int]] = field(default_factory=list)
     symbols: dict[str, Dim] = field(default_factory=dict)
     fixed: dict[str, int] = field(default_factory=dict)
+    dtypes: list[torch.dtype] | None = None
 
     @property
     def placeholders(self) -> list[Node]:
@@ -140,6 +142,8 @@ class Program:
 
     def output_dtypes(self) -> list[torch.dtype]:
         """The model's element type of each output of the graph."""
+        if self.dtypes is not None:
+            return list(self.dtypes)
         found = []
         for node in self.results:
             value = node.meta.get("val") if isinstance(node, Node) else None

@@ -67,7 +67,8 @@ def _u55(
     accepted = U55_TYPES.get(name)
     if accepted is None:
         return f"{chip} has no {name}"
-    dtype = types[0].dtype
+    # files say UINT8 as INT8; RESCALE has flags for it, and whatever else takes it only moves it
+    dtype = DType.INT8 if types[0].dtype is DType.UINT8 else types[0].dtype
     if dtype not in accepted:
         names = ", ".join(t.name for t in accepted)
         return f"{chip} has {name} for {names} only, not for {dtype.name}"
