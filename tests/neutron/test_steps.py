@@ -84,3 +84,10 @@ def test_other_targets_keep_them_whole() -> None:
     c = npuc.compile(nn.LayerNorm(128), x, target="tflite", quantization="int8", calibration=[x],
                      progress=False)  # fmt: skip
     assert "RSQRT" not in c.performance["operators"]
+
+
+def test_a_deviation_is_the_root_of_a_variance_as_a_whole_elsewhere() -> None:
+    x = (IMAGE,)
+    c = npuc.compile(Of(lambda a: a.std(1)), x, target="tosa-1.0+int", quantization="int8",
+                     calibration=[x], progress=False)  # fmt: skip
+    assert [v.kind for v in c.coverage] == ["aten.var.correction", "aten.sqrt"]

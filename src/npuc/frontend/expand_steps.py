@@ -170,8 +170,8 @@ def var(
 
 
 def std(s: Splice, x: Node, dim: Sequence[int] | None = None, **kwargs: Any) -> Node:
-    """The square root of var."""
-    return s(aten.sqrt.default, var(s, x, dim, **kwargs))
+    """The square root of var, which stays whole where it is known."""
+    return s(aten.sqrt.default, s(aten.var.correction, x, dim, **kwargs))
 
 
 def _biased(formula: Callable[..., Node]) -> Callable[..., Node]:
