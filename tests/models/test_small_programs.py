@@ -119,3 +119,28 @@ def test_grid_sample_of_quantized_values(target, mode):
     places = (codes - quant.zero_point) * quant.scale
     want = F.grid_sample(x, places, mode=mode, align_corners=False)
     assert (c.run(x, grid) - want).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
+@pytest.mark.parametrize(
+    "pick",
+    [
+        lambda x: torch.cat([x[:, :, 0].reshape(3, 1, 9, 8), x[:, :, 2].reshape(3, 1, 9, 8)]) * 1.5,
+        lambda x: x[:, :, 1:2].reshape(3, 1, 9, 8).tanh(),
+        lambda x: x.reshape(1, 3, 2, 2, 9, 8)[:, :, :, 1:2].reshape(3, 2, 1, 9, 8).tanh(),
+    ],
+)
+def test_a_slice_that_loses_a_leading_axis(target, pick):
+    """Vela overflows its stack where a slice of rank 5 loses its first axis behind it."""
+    x = random(1, 3, 4, 9, 8)
+    c = compiled(lambda m, x: pick(x), (x,), target, "int8")
+    assert (c.run(x) - pick(x)).abs().max() < 0.02
+
+
+def test_expansions_name_the_op_of_the_model():
+    """PyTorch's expansion ends in an op that nobody knows: the user has never written it."""
+    x = random(3, 4)
+    with pytest.raises(npuc.Unsupported, match=r"^aten\.fft_fft at .*complex numbers"):
+        compiled(lambda m, x: torch.fft.fft(x).real, (x,), "tosa-1.0+fp")
+    with pytest.raises(npuc.Unsupported, match=r"^aten\.adaptive_max_pool3d at .*no lowering rule"):
+        compiled(lambda m, x: F.adaptive_max_pool3d(x, 2), (random(1, 1, 5, 5, 5),), "tosa-1.0+fp")

@@ -125,6 +125,10 @@ def _schema_arguments(node: Node) -> tuple[list[Any], dict[str, Any]]:
     return args, kwargs
 
 
+class _Declined(Exception):
+    """PyTorch's decomposition is not meant for these arguments."""
+
+
 def _by_torch(splice: Splice, node: Node) -> Any:
     """Expand a node by PyTorch's own decomposition of its op; None when there is none."""
     decomposition = _torch_decomposition(node.target)
@@ -137,16 +141,26 @@ def _by_torch(splice: Splice, node: Node) -> Any:
         given = iter(values)
         filled = [next(given) if isinstance(leaf, Node) else leaf for leaf in leaves]
         args, kwargs = tree_unflatten(filled, spec)
-        return decomposition(*args, **kwargs)
+        results = decomposition(*args, **kwargs)
+        if results is NotImplemented:
+            raise _Declined
+        return results
 
     values = [splice.value(operand) for operand in operands]
     # pre_dispatch keeps the composite ops (linear, matmul, softmax) of the expansion whole; an
     # expansion written in C++ is seen only below it.
     for pre_dispatch in (True, False):
-        with splice.mode, torch.no_grad():
-            traced = make_fx(call, pre_dispatch=pre_dispatch)(*values)
+        try:
+            with splice.mode, torch.no_grad():
+                traced = make_fx(call, pre_dispatch=pre_dispatch)(*values)
+        except _Declined:
+            return None
         if not _is_same_op(_calls(traced), node.target):
-            make_functional(traced)
+            write = make_functional(traced)
+            if write is not None:
+                raise Unsupported(
+                    f"PyTorch's expansion of it writes in place ({kind_of(write.target)})"
+                )
             return _paste(splice, traced, operands)
     return None
 

@@ -62,7 +62,8 @@ def functional_overload(op: Any) -> Any:
     """The functional overload of an in-place op (`add_.Tensor` -> `add.Tensor`), or None."""
     namespace, _, name = op._schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    return getattr(packet, op._overloadname, None) if packet is not None else None
+    found = getattr(packet, op._overloadname, None) if packet is not None else None
+    return None if found is None or found._schema.is_mutable else found
 
 
 def _written(node: Node) -> Node | None:

@@ -138,7 +138,7 @@ class Importer:
         try:
             result = self._call(node, kind, env)
         except Unsupported as error:
-            raise placed(error, kind, self.builder.loc) from None
+            raise placed(error, self.builder.loc.op, self.builder.loc) from None
         env[node] = result
         if isinstance(result, Value) and not result.is_const:
             result.name = result.name or node.name

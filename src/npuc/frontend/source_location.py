@@ -52,9 +52,9 @@ def module_of(stack: Any) -> str:
 
 
 def loc_of(meta: dict[str, Any], name: str, op: str) -> Loc:
-    """The location of an FX node with this `meta`."""
+    """The location of an FX node with this `meta`; its op is the user's, which it may be a part of."""
     file, line = line_of(meta.get("stack_trace"))
-    return Loc(file, line, module_of(meta.get("nn_module_stack")), name, op)
+    return Loc(file, line, module_of(meta.get("nn_module_stack")), name, meta.get("npuc_kind", op))
 
 
 def users_line(traceback: TracebackType | None) -> str:

@@ -10,7 +10,10 @@ from torch.fx import GraphModule, Node
 from torch.utils._pytree import tree_map_only
 
 # What a new node inherits from the node of the user's program that it comes from.
-ORIGIN_META = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "npuc_origin")
+# "npuc_kind" is the kind of the user's op.
+ORIGIN_META = (
+    "stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "npuc_origin", "npuc_kind",
+)  # fmt: skip
 
 
 def kind_of(target: Any) -> str:
@@ -79,6 +82,7 @@ class Splice:
         self.mode = mode
         self.new: list[Node] = []
         self.origin = {key: node.meta[key] for key in ORIGIN_META if key in node.meta}
+        self.origin.setdefault("npuc_kind", kind_of(node.target))
 
     def __call__(self, op: Any, *args: Any, **kwargs: Any) -> Any:
         """One node that calls `op`; a tuple of nodes when the op returns a tuple or list."""

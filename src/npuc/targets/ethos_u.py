@@ -24,7 +24,8 @@ _PASSES = (
 # separate_rescales has to be last: a builder would merge them again.
 _U55_PASSES = (
     *_PASSES, "cheapen_rescales_u55", "merge_tables", "cheapen_concats", "cheapen_sums",
-    "halve_maxima", "cheapen_reductions", "cheapen_transposes", "separate_rescales",
+    "halve_maxima", "cheapen_reductions", "cheapen_transposes", "lower_slice_ranks",
+    "separate_rescales",
 )  # fmt: skip
 _U85_PASSES = (
     *_PASSES, "cheapen_shuffles", "cheapen_rescales", "merge_tables", "cheapen_concats", "halve_maxima",
