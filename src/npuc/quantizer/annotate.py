@@ -8,7 +8,6 @@ cycles of shared specs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -23,6 +22,7 @@ from npuc.frontend.splice import fetch, kind_of
 from npuc.quantizer import policy, specs
 from npuc.quantizer.choose_types import Types
 from npuc.quantizer.fx_values import (
+    find_parameters,
     float_operands,
     float_results,
     is_float,
@@ -98,6 +98,7 @@ class Annotator:
         self.gm = gm
         self.types = types
         self.groups = Groups()
+        self.parameters = find_parameters(gm)
         self.position = {node: i for i, node in enumerate(gm.graph.nodes)}
         self.fused: set[Node] = set()  # values inside an op and its clamp
         self.special: dict[Place, Any] = {}  # specs of weights and biases
@@ -123,7 +124,7 @@ class Annotator:
 
     def _is_quantized(self, node: Node) -> bool:
         is_op = node.op == "call_function" and self.types.recipe_of(node) is not None
-        return is_op and not _is_parameter(node)
+        return is_op and node not in self.parameters
 
     # Places
 
@@ -186,7 +187,7 @@ class Annotator:
     def _operands(self, node: Node, name: str) -> list[Key]:
         """Annotate the edges of the float operands; the keys of those that are activations."""
         weighted = policy.WEIGHTED.get(name)
-        if weighted is not None and _is_parameter(node.args[weighted[0]]):
+        if weighted is not None and node.args[weighted[0]] in self.parameters:
             return [self._weighted(node, weighted)]
         keep_constants = name in policy.FLOAT_PARAMETERS
         return [
@@ -199,7 +200,7 @@ class Annotator:
         """Whether the target wants zero point 0 for the operands: of a product of two activations."""
         if not self.types.recipe.symmetric_products or name_of(node) not in policy.PRODUCTS:
             return False
-        return not _is_parameter(node.args[1])
+        return node.args[1] not in self.parameters
 
     def _symmetric(self, key: Key) -> Key:
         """The key under which a matrix product reads a value whose zero point has to be 0.
@@ -368,16 +369,6 @@ class Annotator:
 
 def _new_annotation() -> QuantizationAnnotation:
     return QuantizationAnnotation(allow_implicit_sharing=False, _annotated=True)
-
-
-def _is_parameter(value: Any) -> bool:
-    """Whether a value depends on parameters and buffers only (in training it may be computed)."""
-    if not isinstance(value, Node):
-        return False
-    if value.op == "get_attr":
-        return True
-    operands: Iterable[Node] = value.all_input_nodes
-    return value.op == "call_function" and bool(operands) and all(map(_is_parameter, operands))
 
 
 def _fills(node: Node) -> bool:

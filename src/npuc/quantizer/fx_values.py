@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from npuc.frontend.splice import kind_of
 from npuc.quantizer.policy import LAYOUT, ONE_OPERAND_MOVES, op_name
@@ -68,3 +68,14 @@ def is_spatial_mean(node: Node) -> bool:
     if not isinstance(dims, (list, tuple)) or value.ndim not in (3, 4):
         return False
     return sorted(d % value.ndim for d in dims) == list(range(2, value.ndim))
+
+
+def find_parameters(gm: GraphModule) -> set[Any]:
+    """The nodes that depend on parameters and buffers only (in training they may be computed)."""
+    found: set[Any] = set()
+    for node in gm.graph.nodes:
+        operands = node.all_input_nodes
+        computed = node.op == "call_function" and operands and found.issuperset(operands)
+        if node.op == "get_attr" or computed:
+            found.add(node)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -156,9 +157,10 @@ class Piece:
 
     def worst(self, curve: np.ndarray) -> float:
         """The largest error against `curve`."""
-        return float(np.abs(self.evaluate() - curve).max())
+        return float(np.abs(self.values - curve).max())
 
-    def evaluate(self) -> np.ndarray:
+    @cached_property
+    def values(self) -> np.ndarray:
         """The piece for each of the 65,536 codes, as TABLE and RESCALE compute it."""
         x = np.clip((CODES16 - self.center) << self.zoom, -(2**15), 2**15 - 1) + 2**15
         at, fraction = x >> 7, x & 127
@@ -195,13 +197,13 @@ class Pieces:
         curve = _filled(curve, known)
         good = _worth_correcting(curve, tolerance)
         pieces = [_first(curve, good)]
-        now = pieces[0].evaluate()
+        now = pieces[0].values
         while len(pieces) <= CORRECTIONS:
             piece = _correction(curve - now, known, good)
             if piece is None:
                 break
             pieces.append(piece)
-            now = now + piece.evaluate()
+            now = now + piece.values
         worst = float(np.abs(np.clip(now, -(2**15), 2**15 - 1) - curve)[known].max())
         b.require(
             worst <= tolerance.bad,
@@ -244,7 +246,7 @@ def _first(curve: np.ndarray, good: np.ndarray) -> Piece:
     whole = _better(Piece.over(0, 0, curve), curve)
     steps = np.rint(curve)
     changes = np.flatnonzero(np.diff(steps))
-    if not changes.size or np.all(np.abs(whole.evaluate() - curve) <= good):
+    if not changes.size or np.all(np.abs(whole.values - curve) <= good):
         return whole
     center, zoom = _window(int(changes[0]), int(changes[-1]) + 1, margin=1)
     if not zoom:
@@ -280,7 +282,7 @@ def _correction(missing: np.ndarray, known: np.ndarray, good: np.ndarray) -> Pie
     worst = int(np.argmax(np.where(known, np.abs(missing) - good, 0)))
     for center, zoom in _candidates(bad, worst):
         piece = Piece.over(center, zoom, missing).ending(0, 0)
-        left = excess(missing - piece.evaluate())
+        left = excess(missing - piece.values)
         if left < least:
             best, least = piece, left
     return best
