@@ -307,3 +307,42 @@ def test_images_of_bytes(target):
 def test_quantized_models_of_short_floats_give_their_type(dtype):
     torch.manual_seed(0)
     right(nn.Linear(8, 4).to(dtype), (torch.randn(2, 8, dtype=dtype),), "tosa-1.0+int")
+
+
+class Counts(nn.Module):
+    """Lengths and choices of integers, as a greedy decoder has them."""
+
+    def forward(self, x, ids):
+        chosen = torch.where(x > 0, ids, torch.full_like(ids, -1))
+        return x * 0.5, chosen, ids.sum(1), (x > 0).sum(1), (x > 0).sum()
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+fp", "tosa-1.0+int", "vgf"])
+def test_integers_on_every_profile(target):
+    torch.manual_seed(0)
+    inputs = (torch.randn(2, 5), torch.randint(-(2**20), 2**20, (2, 5)))
+    results = right(Counts(), inputs, target).run(*inputs)
+    for got, want in zip(results[1:], Counts()(*inputs)[1:], strict=True):
+        assert torch.equal(got, want)
+
+
+class SixAxes(nn.Module):
+    def forward(self, x):
+        return x.sum(3)
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int", "ethos-u55-128"])
+def test_sums_of_six_axes(target):
+    right(SixAxes(), (torch.randn(1, 2, 3, 5, 2, 2),), target)
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+fp", "tosa-1.0+int"])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_weights_that_torchao_quantized(target, bits):
+    from torchao.quantization import Int8WeightOnlyConfig, IntxWeightOnlyConfig, quantize_
+    from torchao.quantization.granularity import PerGroup
+
+    blocks = IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32))
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32)).eval()
+    quantize_(model, Int8WeightOnlyConfig() if bits == 8 else blocks)
+    right(model, (torch.randn(2, 64),), target)

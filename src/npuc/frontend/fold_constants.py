@@ -10,7 +10,7 @@ import torch
 
 from npuc.ir import SymDim
 
-_NAMESPACES = ("aten", "prims", "quantized_decomposed", "torchao")
+_NAMESPACES = ("aten", "prims", "quantized_decomposed", "torchao", "export")
 _DEQUANTIZE = (
     "quantized_decomposed.dequantize_per_tensor",
     "quantized_decomposed.dequantize_per_channel",

@@ -22,6 +22,8 @@ def require_float_model(program: Program) -> None:
         raise BadInput(f"{program.name} is quantized already",
                        hint="leave quantization out, or give the float model")  # fmt: skip
     for name, parameter in program.graph_module.named_parameters():
+        if type(parameter) is not torch.nn.Parameter:
+            continue  # torchao's quantized weights
         if parameter.is_floating_point() and not bool(parameter.isfinite().all()):
             raise BadInput(f"parameter {name}", why="it has values that are NaN or infinite",
                            hint="the checkpoint is broken, or the training diverged")  # fmt: skip

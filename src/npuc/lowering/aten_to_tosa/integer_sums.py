@@ -13,6 +13,9 @@ from npuc.lowering.tosa_builder import TosaBuilder
 #: an axis is summed in two stages above this length, so that less is rounded away before
 LONGEST_STAGE = 1024
 
+#: tensors of level 8K have no more axes
+MAX_RANK = 6
+
 #: sums stay below 2**SUM_BITS
 SUM_BITS = 30.99
 
@@ -61,6 +64,9 @@ def sum_rows(b: TosaBuilder, total: Sum, rows: Rows) -> Sum:
         for part in stages(total.value.type.ints[axis]):
             total.make_room(b, largest(part))
             shape = total.value.type.ints
+            if len(shape) == MAX_RANK and part == shape[axis]:
+                total.value = b.REDUCE_SUM(total.value, axis=axis)
+                continue
             split = (*shape[:axis], shape[axis] // part, part, *shape[axis + 1 :])
             x = b.REDUCE_SUM(b.reshape(total.value, split), axis=axis + 1)
             total.value = b.reshape(x, (*shape[:axis], shape[axis] // part, *shape[axis + 1 :]))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from npuc.ir import DType, Value
+from npuc.ir.symbolic import largest
 from npuc.lowering.aten_to_tosa.carry import carried
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
 from npuc.lowering.aten_to_tosa.operands import broadcast_rank
@@ -13,6 +14,8 @@ from npuc.lowering.tosa_builder import TosaBuilder
 
 #: an INT32 is HALF * high + low, both parts exact in FP32
 HALF = 2**15
+#: FP32 holds the sum of so many parts
+MOST_HALVES = 2**9
 
 
 def has_integers(b: TosaBuilder) -> bool:
@@ -37,6 +40,24 @@ def compared(x: Term, y: Term, compare: Callable[[Term, Term], Condition]) -> Co
     """A comparison of INT32 terms: FP32 keeps the sign of their difference, and whether it is 0."""
     difference = (x - y).cast(DType.FP32)
     return compare(difference, difference.like(0.0))
+
+
+def total(
+    b: TosaBuilder, x: Value, count: int, reduce: Callable[[TosaBuilder, Value], Value]
+) -> Value:
+    """The sum of INT32 values, by way of their upper and lower parts. `reduce` sums up `count` FP32
+    values and gives the op's shape.
+    """
+    b.require(
+        largest(count) <= MOST_HALVES,
+        f"the sum of {count} integers in FP32, which is exact up to {MOST_HALVES}",
+    )
+    upper = Term(b, b.INTDIV(x, b.scalar(HALF, DType.INT32, x.type.rank)))
+    lower = Term(b, x) - upper * HALF
+    high, low = (
+        Term(b, reduce(b, part.cast(DType.FP32).value)).cast(DType.INT32) for part in (upper, lower)
+    )
+    return (high * HALF + low).value
 
 
 def extreme(

@@ -10,9 +10,10 @@ import numpy as np
 from npuc.errors import Unsupported
 from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tosa.average_pool import mean_as_avg_pool
+from npuc.lowering.aten_to_tosa.carry import convert
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.integer_sums import Rows, Sum, sum_rows
-from npuc.lowering.aten_to_tosa.integers_as_floats import extreme, has_integers
+from npuc.lowering.aten_to_tosa.integers_as_floats import extreme, has_integers, total
 from npuc.lowering.aten_to_tosa.logical import as_bool
 from npuc.lowering.aten_to_tosa.open_sizes import divided, inverse_size
 from npuc.lowering.aten_to_tosa.operands import requantized, steps
@@ -111,10 +112,25 @@ def _reduce_sum(b: TosaBuilder, x: Value, axis: int) -> Value:
     return b.REDUCE_SUM(x, axis=axis)  # type: ignore[no-any-return]
 
 
+def _sum_by_floats(b: TosaBuilder, x: Value, dim: Sequence[int] | None) -> Value:
+    """A sum of integers or BOOL on a target that only sums floats."""
+
+    def add(b: TosaBuilder, v: Value) -> Value:
+        return reduced(b, v, dim, _reduce_sum)
+
+    count = product(x.type.ints[a] for a in axes_of(x, dim))
+    if x.type.dtype is DType.INT32:
+        return total(b, x, count, add)
+    ones = convert(b, x, DType.FP32)  # small: FP32 counts to 2**24
+    return Term(b, add(b, ones)).cast(DType.INT32).value
+
+
 def _plain_sum(b: TosaBuilder, x: Value, dim: Sequence[int] | None, factor: float) -> Value:
     b.require(x.type.quant is None, "the operand is quantized but the result is not")
     out = b.out[0].dtype
     b.require(factor == 1 or out.is_float, f"the mean of {x.type.dtype.name} values")
+    if out is DType.INT32 and not has_integers(b):
+        return _sum_by_floats(b, x, dim)
     wide = DType.FP32 if out.is_float else out if out is DType.INT64 else DType.INT32
     total = Term(b, reduced(b, Term(b, x).cast(wide).value, dim, _reduce_sum))
     return (total if factor == 1 else total * factor).cast(out).value

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from npuc.ir import Value
+from npuc.ir import DType, Value
+from npuc.lowering.aten_to_tosa.carry import carried
 from npuc.lowering.aten_to_tosa.operands import broadcast_rank, requantized, terms
 from npuc.lowering.registry import lowers
 from npuc.lowering.tosa_builder import TosaBuilder
@@ -19,5 +20,12 @@ def where(b: TosaBuilder, condition: Value, x: Value, y: Value) -> Value:
     else:
         x, y = requantized(b, x, out), requantized(b, y, out)
     rank = broadcast_rank(condition, x, y)
-    operands = [b.match_rank(v, rank) for v in (condition, x, y)]
-    return b.SELECT(*operands, quant=out.quant)  # type: ignore[no-any-return]
+    condition = b.match_rank(condition, rank)
+
+    def choose(x: Value, y: Value) -> Value:
+        return b.SELECT(  # type: ignore[no-any-return]
+            condition, b.match_rank(x, rank), b.match_rank(y, rank), quant=out.quant
+        )
+
+    # floats carry integers where the target does not select these
+    return carried(b, choose, x, y, by="SELECT") if out.dtype is DType.INT32 else choose(x, y)
