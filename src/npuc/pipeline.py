@@ -59,9 +59,8 @@ def compile(
         is only partly on the target the rest goes to ExecuTorch's portable kernels
         (`npuc.executorch.compile_partly.PartlyDelegated`).
 
-    Raises Unsupported with `.reasons` when an op cannot be on the target, BadInput for what the user
-    gave, CheckFailed when the result is wrong, ToolMissing or NpucError where the target's tool is
-    missing or fails; `.left` of it is the checked compilation that the tool was given, if any.
+    Raises Unsupported with `.reasons`, BadInput, CheckFailed when the result is wrong; ToolMissing or
+    NpucError of the target's tool: `.left` is the checked compilation that it was given, if any.
     """
     _choose("format", format, FORMATS)
     job = _Job(target, io, io_layout, keep_stages)
