@@ -55,9 +55,8 @@ def compile(
         artifact's own types. The artifact is the same.
     io_layout: "channels_last" makes the artifact's rank-4 tensors NHWC.
     keep_stages: keep the graph after each stage in `Compilation.stages`.
-    format: None: the target's own file; "pte": an ExecuTorch program around it. Of a model that
-        is only partly on the target the rest goes to ExecuTorch's portable kernels
-        (`npuc.executorch.compile_partly.PartlyDelegated`).
+    format: None: the target's own file; "pte": an ExecuTorch program around it, with portable kernels
+        for what is not on the target (`npuc.executorch.compile_partly.PartlyDelegated`).
 
     Raises Unsupported with `.reasons`, BadInput, CheckFailed when the result is wrong; ToolMissing or
     NpucError of the target's tool: `.left` is the checked compilation that it was given, if any.
