@@ -25,12 +25,12 @@ _PASSES = (
 _U55_PASSES = (
     *_PASSES, "cheapen_rescales_u55", "merge_tables", "cheapen_concats", "cheapen_sums",
     "halve_maxima", "cheapen_reductions", "cheapen_transposes", "lower_slice_ranks",
-    "separate_rescales",
+    "copy_outputs", "separate_rescales",
 )  # fmt: skip
 _U85_PASSES = (
     *_PASSES, "cheapen_shuffles", "cheapen_rescales", "merge_tables", "cheapen_concats", "halve_maxima",
     "cheapen_reductions", "halve_sums", "cheapen_transposes", "interleave_planes",
-    "split_transposes", "separate_rescales",
+    "split_transposes", "copy_outputs", "separate_rescales",
 )  # fmt: skip
 PASSES = {"EthosU55": _U55_PASSES, "EthosU65": _U55_PASSES, "EthosU85": _U85_PASSES}
 
