@@ -1,10 +1,11 @@
 """The peer: ExecuTorch's own Arm flow on one network, in a process of its own; a JSON line on stdout.
 
-    python bench/peer_arm.py mobilenet_v2 [--float | --accuracy]
+    python bench/peer_arm.py mobilenet_v2 [--float | --accuracy | --pte TARGET]
 
 Flow: export -> prepare/convert with TOSAQuantizer (symmetric per-channel int8) -> export ->
 to_edge_transform_and_lower with TOSAPartitioner -> its TOSA flatbuffers. --accuracy: only the
-quantizer, with 8 and with 16 bits of activations, on samples that calibration did not see.
+quantizer, with 8 and with 16 bits of activations, on samples that calibration did not see. --pte: the
+.pte program for "vgf" or an Ethos-U instead of the flatbuffers.
 """
 
 from __future__ import annotations
@@ -35,6 +36,19 @@ def lowered(program, spec):
     return to_edge_transform_and_lower(
         program, partitioner=[TOSAPartitioner(TosaCompileSpec(spec))]
     )
+
+
+def program_for(target, program):
+    """The edge program with the delegates of a target."""
+    from executorch.backends.arm import ethosu, vgf
+    from executorch.exir import to_edge_transform_and_lower
+
+    partitioner = (
+        vgf.VgfPartitioner(vgf.VgfCompileSpec("TOSA-1.0+INT"))
+        if target == "vgf"
+        else ethosu.EthosUPartitioner(ethosu.EthosUCompileSpec(target))
+    )
+    return to_edge_transform_and_lower(program, partitioner=[partitioner])
 
 
 def quantized(program, calibration, recipe="int8"):
@@ -90,6 +104,7 @@ def main() -> None:
     parser.add_argument("network")
     parser.add_argument("--float", action="store_true", dest="is_float")
     parser.add_argument("--accuracy", action="store_true")
+    parser.add_argument("--pte", metavar="TARGET")
     options = parser.parse_args()
     torch.set_num_threads(1)
     import executorch.backends.arm.tosa.partitioner  # noqa: F401
@@ -123,6 +138,12 @@ def main() -> None:
             float(10 * torch.log10(a.pow(2).sum() / (a - b).pow(2).sum())) for a, b in pairs
         ]
         program = stage("reexport", lambda: torch.export.export(module, inputs, strict=False))
+    if options.pte:
+        edge = stage("lower", lambda: program_for(options.pte, program))
+        made = stage("write", lambda: bytes(edge.to_executorch().buffer))
+        result |= {"seconds": seconds, "bytes": len(made)}
+        os.write(out, (json.dumps(result) + "\n").encode())
+        os._exit(0)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     spec = "TOSA-1.0+FP" if options.is_float else "TOSA-1.0+INT"
     edge = stage("lower", lambda: lowered(program, spec))

@@ -66,7 +66,7 @@ def test_whole_model_in_three_ways(program: PartlyDelegated) -> None:
     for wanted in (first, second):
         torch.testing.assert_close(program.run(X, INPUTS[1]["y"]), wanted, atol=1e-4, rtol=1e-4)
     program.reset()
-    runtime = program.run(X, INPUTS[1]["y"], on="executorch")
+    runtime = program.run(X, **INPUTS[1], on="executorch")
     torch.testing.assert_close(runtime, first, atol=1e-4, rtol=1e-4)
     with pytest.raises(BadInput, match="unknown executor 'vulkan'"):
         program.run(X, INPUTS[1]["y"], on="vulkan")

@@ -47,11 +47,11 @@ class PartlyDelegated(Compilation):
         """Nothing: each delegate has a graph of its own."""
         return {}
 
-    def run(self, *inputs: Any, on: str | None = None) -> Any:
+    def run(self, *inputs: Any, on: str | None = None, **keywords: Any) -> Any:
         """The model's outputs, computed by npuc's evaluator and PyTorch ("evaluator", None), or by
         ExecuTorch's runtime in a child process ("executorch": targets that it can execute; state
         starts anew in each call)."""
-        flat = self.program.flatten_inputs(inputs)
+        flat = self.program.flatten_inputs((inputs, keywords) if keywords else inputs)
         if on in ("evaluator", None):
             from npuc.executorch.run_edge import run_edge
 

@@ -13,6 +13,7 @@ from npuc.executorch.edge_program import ORIGIN, Constants, Part, part_of
 from npuc.executorch.lower_delegate import Delegate, boundary_reasons, lower_delegate
 from npuc.executorch.open_sizes import open_sizes
 from npuc.frontend.name_sizes import takes_open_sizes
+from npuc.frontend.torch_arrays import dtype_of
 
 if TYPE_CHECKING:
     from npuc.targets.target import Target
@@ -53,7 +54,7 @@ class DryRun:
         nodes = nodes - set(found)
         while nodes:
             part = self._part(nodes)
-            refused = self._not_tensors(part, nodes)
+            refused = self._unfit(part, nodes)
             delegate = None
             if not refused:
                 try:
@@ -84,17 +85,18 @@ class DryRun:
         first = sorted(inputs, key=self.place.__getitem__)
         return part_of(self.gm, self.constants, ordered, first, outputs, "part")
 
-    def _not_tensors(self, part: Part, nodes: set[Node]) -> dict[Node, Reason]:
-        """Nodes whose lists of tensors, or sizes, would cross the boundary."""
+    def _unfit(self, part: Part, nodes: set[Node]) -> dict[Node, Reason]:
+        """Nodes whose lists of tensors, sizes or complex numbers would cross the boundary."""
         found = {}
         for node in part.outputs:
-            if not isinstance(node.meta.get("val"), torch.Tensor):
-                found[node] = _reason(node, "its result is read on the host and is no tensor")
+            why = _unfit(node)
+            if why:
+                found[node] = _reason(node, f"its result is read on the host: {why}")
         for node in part.inputs:
-            if not isinstance(node.meta.get("val"), torch.Tensor):
-                for user in node.users:
-                    if user in nodes:
-                        found[user] = _reason(user, f"it reads {node.name}, which is no tensor")
+            why = _unfit(node)
+            if why:
+                users = (u for u in node.users if u in nodes)
+                found |= {u: _reason(u, f"it reads {node.name}: {why}") for u in users}
         return found
 
     def _named(
@@ -116,6 +118,18 @@ class DryRun:
                 hosts = [n for n in nodes if isinstance(n.target, torch._ops.HigherOrderOperator)]
                 found |= {n: reason for n in hosts or nodes if n not in found}
         return found
+
+
+def _unfit(node: Node) -> str:
+    """Why a value cannot cross the boundary of a delegate."""
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        return "it is no tensor"
+    try:
+        dtype_of(value.dtype)
+    except Unsupported as refusal:
+        return refusal.reasons[0].why
+    return ""
 
 
 def _origins(part: Part) -> dict[str, str]:
