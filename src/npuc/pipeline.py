@@ -102,9 +102,12 @@ def explain(
     from npuc.lowering.lower import Verdict
 
     job = _Job(target, "float", "contiguous", False)
-    imported = job.front_end(
-        model, example_inputs, quantization, calibration, (dynamic_shapes, sizes), progress
-    )
+    try:
+        imported = job.front_end(
+            model, example_inputs, quantization, calibration, (dynamic_shapes, sizes), progress
+        )
+    except Unsupported as refusal:  # of what has no place in a graph: complex numbers
+        return Coverage([Verdict.on(r) for r in refusal.reasons], job.target.name)
     try:
         verdicts = job.lower(imported).verdicts
     except Unsupported as refusal:  # of the inputs, and so of every op

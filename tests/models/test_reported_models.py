@@ -346,3 +346,31 @@ def test_weights_that_torchao_quantized(target, bits):
     model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 32)).eval()
     quantize_(model, Int8WeightOnlyConfig() if bits == 8 else blocks)
     right(model, (torch.randn(2, 64),), target)
+
+
+REFUSED = {
+    "random numbers": (lambda x: x + torch.randn_like(x), "make them an input of the model"),
+    "a mask that picks": (lambda x: x[x > 0], "torch.where(mask, x, 0)"),
+    "complex numbers": (lambda x: torch.fft.rfft(x).abs(), "a product with cosines and sines"),
+}
+
+
+class Wrapped(nn.Module):
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_say_what_to_do(name):
+    function, text = REFUSED[name]
+    x = torch.randn(2, 8)
+    with pytest.raises(npuc.Unsupported) as error:
+        npuc.compile(Wrapped(function), (x,), target="tosa-1.0+fp", progress=False)
+    assert text in str(error.value)
+    verdicts = npuc.explain(Wrapped(function), (x,), target="tosa-1.0+fp", progress=False)
+    assert any(text in v.reason.hint for v in verdicts.refused)
+    assert all(v.loc.file.endswith("test_reported_models.py") for v in verdicts.refused)

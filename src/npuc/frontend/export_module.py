@@ -194,6 +194,8 @@ def _scripted(model: torch.nn.Module) -> str:
 
 def _hint(error: BaseException) -> str:
     text = f"{type(error).__name__} {error}"
+    if "PackedParams" in text:
+        return "modules of torch.ao.quantization cannot be exported: give the float model, quantized here"
     if "DataDependent" in text or "data-dependent" in text:
         return "the control flow depends on a tensor's value: use torch.where or torch.cond there"
     if "onstraint" in text or "dynamic_shapes" in text:

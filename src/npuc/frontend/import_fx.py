@@ -41,6 +41,13 @@ class Complex(tuple[Value, Value]):
     """A complex value as its real and imaginary part."""
 
 
+def _complex_numbers() -> Unsupported:
+    return Unsupported(
+        Reason("", "", "it computes with complex numbers, which no target stores",
+               "compute with real and imaginary parts; a DFT is a product with cosines and sines")
+    )  # fmt: skip
+
+
 def import_fx(program: Program) -> Graph:
     """The program as a graph of aten ops.
 
@@ -232,7 +239,7 @@ class Importer:
         if isinstance(argument, (torch.device, torch.memory_format, torch.layout)):
             return str(argument)
         if isinstance(argument, Complex):
-            raise Unsupported("it computes with complex numbers, which no target stores")
+            raise _complex_numbers()
         return argument
 
     def _type(self, value: torch.Tensor) -> TensorType:
@@ -240,7 +247,7 @@ class Importer:
 
     def _complex(self, kind: str, operands: Any, attrs: Any, value: torch.Tensor) -> Complex:
         if kind != "aten.fft_rfft2":
-            raise Unsupported("it computes with complex numbers, which no target stores")
+            raise _complex_numbers()
         part = TensorType(DType.FP32, self.sizes.shape(value))
         return Complex(self.builder.emit(kind, operands, attrs, [part, part]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,13 @@ class Verdict:
     kind: str
     loc: Loc
     reason: Reason | None = None
+
+    @classmethod
+    def on(cls, reason: Reason) -> Verdict:
+        """The verdict on an op that was refused before there was a graph."""
+        found = re.fullmatch(r"(.*):(\d+)(?: \((.*)\))?", reason.where)
+        file, line, module = found.groups() if found else ("", "0", "")
+        return cls(reason.name, reason.op, Loc(file, int(line), module or "", reason.name), reason)
 
     @property
     def on_target(self) -> bool:
@@ -57,7 +65,9 @@ def lower(graph: Graph, limits: Any, families: tuple[str, ...] = ()) -> Lowered:
 
 def _empty_input(x: Value) -> Verdict:
     why = f"its shape {x.type.shape} has no elements, and no target takes tensors without elements"
-    return Verdict(x.name, "input", NOWHERE, Reason(f"input {x.name}", "", why, "leave it out", x.name))
+    return Verdict(
+        x.name, "input", NOWHERE, Reason(f"input {x.name}", "", why, "leave it out", x.name)
+    )
 
 
 def lower_ops(builder: RuleBuilder, graph: Graph, new: dict[Value, Value]) -> bool:
@@ -99,13 +109,30 @@ def builder_for(limits: Any, families: tuple[str, ...]) -> RuleBuilder:
     return TosaBuilder(limits, families)
 
 
+#: why kinds of ops have no rule
+NO_RULE = {
+    r"aten\.(rand|bernoulli|normal|multinomial|poisson|exponential|uniform)": Reason(
+        "", "", "no target draws random numbers", "make them an input of the model"
+    ),
+    r"aten\.(masked_select|nonzero)": Reason(
+        "", "", "how many elements a mask picks is known only at run time",
+        "keep them all: torch.where(mask, x, 0), or x * mask",
+    ),
+}  # fmt: skip
+
+
+def _no_rule(kind: str) -> Reason | str:
+    reasons = (reason for pattern, reason in NO_RULE.items() if re.match(pattern, kind))
+    return next(reasons, "no lowering rule")
+
+
 def lower_op(builder: RuleBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...]:
     """Results of one op's rule, verified against the types that the model says."""
     if op.kind == "const":
         return (_constant(builder, op),)
     rule = find_rule(op.kind, builder.families, builder.dialect)
     if rule is None:
-        raise Unsupported("no lowering rule")
+        raise Unsupported(_no_rule(op.kind))
     builder.admit([v.type for v in (*op.operands, *op.results)])
     expected = tuple(builder.carried_type(r.type) for r in op.results)
     results = call_rule(rule, builder, op, operands, expected)

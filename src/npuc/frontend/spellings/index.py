@@ -49,6 +49,8 @@ def gather(c: Speller, x: Value, dim: int, index: Value, *, sparse_grad: bool = 
 
 @spells("index.Tensor _unsafe_index.Tensor", into="index.Tensor")
 def index(c: Speller, x: Value, indices: Sequence[Value | None]) -> Value:
+    if any(v is not None and v.type.dtype is DType.BOOL for v in indices):
+        return c.make("aten.masked_select", c.out[0], x, indices)  # no target has it
     places = _as_integers(c, x, indices)
     given = [d for d, place in enumerate(places) if place is not None]
     if not given:
