@@ -248,13 +248,24 @@ def interleave_planes(b: TosaBuilder) -> list[Value]:
     return [b.TRANSPOSE(int8(b, 1, 2, 128), perms=(0, 2, 1))]
 
 
+def copy_outputs(b: TosaBuilder) -> list[Value]:
+    y = b.CLAMP(int8(b, 1, 3, 4, 4), min_val=-3, max_val=3)
+    return [y, b.TRANSPOSE(b.RESHAPE(y, (1, 3, 16)), perms=(0, 2, 1))]
+
+
+def lower_slice_ranks(b: TosaBuilder) -> list[Value]:
+    return [
+        b.RESHAPE(b.SLICE(int8(b, 1, 4, 3, 5, 6), (0, 0, 0, 1, 0), (1, 4, 3, 2, 6)), (4, 3, 2, 6))
+    ]
+
+
 PASSES_WITH_EXAMPLES = [
     assign_layout, assign_shapes, cancel_transposes, cancel_reshapes, fold_constants,
     flatten_concats, merge_slices, fold_padding, merge_tables, merge_rescales, merge_clamps,
     remove_identities, cheapen_rescales, cheapen_transposes, split_transposes, cheapen_reductions,
     separate_rescales, sink_tiles, cheapen_tiles, fuse_depth_to_space, narrow_products,
     split_heads, merge_heads, cheapen_shuffles, cheapen_widenings, unchain_rescales, cast_widenings, cheapen_concats, cheapen_sums, halve_maxima,
-    halve_sums, interleave_planes,
+    halve_sums, interleave_planes, copy_outputs, lower_slice_ranks,
 ]  # fmt: skip
 EXAMPLES = {make.__name__: make for make in PASSES_WITH_EXAMPLES}
 EXAMPLES["cheapen_rescales_u55"] = cheapen_rescales
