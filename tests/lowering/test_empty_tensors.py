@@ -29,5 +29,3 @@ def test_inputs() -> None:
     inputs = torch.ones(2, 0), torch.randn(2, 3)
     with pytest.raises(npuc.Unsupported, match=r"input x: its shape \(2, 0\) has no elements"):
         npuc.compile(Joined(), inputs, target="vgf", progress=False)
-    program = npuc.compile(Joined(), inputs, target="vgf", format="pte", progress=False)
-    assert torch.equal(program.run(*inputs), inputs[1] * 2)  # the host keeps the empty one
