@@ -106,7 +106,10 @@ class Builder:
         kept = live_ops(self.ops, outputs)
         graph = Graph(name, tuple(self.inputs), tuple(kept), tuple(outputs))
         alive = {r for op in kept for r in op.results} | set(self.inputs)
-        found = {k: self._alive(*v, alive) for k, v in (origins or {}).items()}
+        found = {
+            k: entry if entry[0] in alive else self._alive(*entry, alive)
+            for k, entry in (origins or {}).items()
+        }
         graph.origins = {k: v for k, v in found.items() if v is not None}
         return graph
 

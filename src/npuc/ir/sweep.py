@@ -59,8 +59,13 @@ def finish_mapped(graph: Graph, builder: Builder, new: dict[Value, Value]) -> Gr
     origins = {}
     for name, (value, moves) in graph.origins.items():
         mapped = new.get(value)
-        if mapped is not None and _same_elements(mapped.type.shape, value.type.shape):
-            origins[name] = (mapped, before_reshape(mapped.type.shape, value.type.shape, moves))
+        if mapped is None:
+            continue
+        now, was = mapped.type.shape, value.type.shape
+        if now is was:
+            origins[name] = (mapped, moves)
+        elif _same_elements(now, was):
+            origins[name] = (mapped, before_reshape(now, was, moves))
     return builder.finish([new[v] for v in graph.outputs], graph.name, origins)
 
 
