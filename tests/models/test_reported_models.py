@@ -374,3 +374,17 @@ def test_refusals_say_what_to_do(name):
     verdicts = npuc.explain(Wrapped(function), (x,), target="tosa-1.0+fp", progress=False)
     assert any(text in v.reason.hint for v in verdicts.refused)
     assert all(v.loc.file.endswith("test_reported_models.py") for v in verdicts.refused)
+
+
+class MaskedMean(nn.Module):
+    """A mask and lengths beside floats, without a cast."""
+
+    def forward(self, x, lengths):
+        mask = torch.arange(x.shape[1])[None] < lengths[:, None]
+        return (x * mask[..., None]).sum(1) / lengths[:, None].float(), x + lengths[:, None, None]
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+fp", "tosa-1.0+int", "ethos-u55-128", "tflite"])
+def test_masks_and_integers_beside_floats(target):
+    torch.manual_seed(0)
+    right(MaskedMean(), (torch.randn(2, 6, 8), torch.tensor([4, 6])), target)

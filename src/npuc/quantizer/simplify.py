@@ -22,6 +22,9 @@ from npuc.quantizer.policy import is_expanded, names, op_name
 
 aten = torch.ops.aten
 
+# Arithmetic whose operands PyTorch brings to one type.
+_PROMOTING = names("add sub rsub mul maximum minimum")
+
 # Factories that look at an operand's shape only -> the value they fill with, or its position.
 _LIKE: dict[str, tuple[float | None, int]] = {
     **dict.fromkeys(("zeros_like", "new_zeros"), (0.0, 0)),
@@ -45,6 +48,7 @@ def simplify(
             evaluated.
     """
     fill_values(gm)
+    write_promotions(gm)
     drop_casts(gm)
     fold_constants(gm, is_qat)
     if not is_qat:
@@ -75,6 +79,22 @@ def fill_values(gm: GraphModule) -> None:
     for node in gm.graph.nodes:
         if node.op in ("get_attr", "call_function"):
             value_of(gm, node, mode)
+
+
+def write_promotions(gm: GraphModule) -> None:
+    """A mask or integers beside floats become floats by a cast, which has a range like any value."""
+    mode = fake_mode_of(gm)
+    for node in list(gm.graph.nodes):
+        value = node.meta.get("val")
+        if name_of(node) not in _PROMOTING or not isinstance(value, torch.Tensor):
+            continue
+        if not value.is_floating_point():
+            continue
+        for operand in node.all_input_nodes:
+            given = operand.meta.get("val")
+            if isinstance(given, torch.Tensor) and not given.is_floating_point():
+                cast = Splice(gm, node, mode)(aten.to.dtype, operand, value.dtype)
+                node.replace_input_with(operand, cast)
 
 
 def drop_casts(gm: GraphModule) -> None:
