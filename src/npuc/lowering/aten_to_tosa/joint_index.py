@@ -59,7 +59,7 @@ def joint_index(b: TosaBuilder, x: Value, indices: Sequence[Value | None]) -> Jo
     places = [(d, v) for d, v in enumerate(indices) if v is not None]
     for _, v in places:
         b.require(
-            v.type.dtype is not DType.BOOL,
+            v.type.dtype is not DType.BOOL and v.type.quant is None,
             "a boolean index computed at run time: the size of the result depends on the data",
             "use torch.where, or an index of integers",
         )
