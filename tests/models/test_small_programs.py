@@ -144,3 +144,10 @@ def test_expansions_name_the_op_of_the_model():
         compiled(lambda m, x: torch.fft.fft(x).real, (x,), "tosa-1.0+fp")
     with pytest.raises(npuc.Unsupported, match=r"^aten\.adaptive_max_pool3d at .*no lowering rule"):
         compiled(lambda m, x: F.adaptive_max_pool3d(x, 2), (random(1, 1, 5, 5, 5),), "tosa-1.0+fp")
+
+
+def test_16_bit_values_equal_the_number_that_they_are():
+    """The largest value seen is a code in spite of the headroom above it."""
+    x = torch.ones(7)
+    c = compiled(lambda m, x: x == 1.0, (x,), "tosa-1.0+int+int16", "a16w8")
+    assert c.run(x).all()

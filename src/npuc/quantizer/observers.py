@@ -144,7 +144,9 @@ class RangeObserver(ObserverBase):
         low, high = least_error(seen, levels, symmetric, limits, self.margin)
         if levels < 2**15 or not self.margin:
             return low, high
-        return max(low * HEADROOM, limits[0]), min(high * HEADROOM, limits[1])
+        # what was seen last is a code: a comparison with it holds
+        headroom = HEADROOM * self.quant_max / (self.quant_max + 1)
+        return max(low * headroom, limits[0]), min(high * headroom, limits[1])
 
     def _of_samples(self) -> tuple[list[float], list[float]]:
         """Lowest and highest value of each sample, in which the observer may have several calls."""
