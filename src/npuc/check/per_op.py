@@ -103,11 +103,15 @@ class CheckingInterpreter(torch.fx.Interpreter):
         if not isinstance(source, torch.fx.Node):
             return result
         op = self._op_in_front(source)
-        if op in self.results and "dequantize" not in str(n.target):
+        is_quantize = "dequantize" not in str(n.target)
+        if op in self.results and is_quantize:
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             return n.target(self.results[op], *args[1:], **kwargs)  # type: ignore[operator,index]
-        known = _is_qdq(source) and self._op_in_front(source.args[0]) in self.results
-        return self._compared(n, name, result) if known and name in self.observed else result
+        if is_quantize or not _is_qdq(source) or name not in self.observed:
+            return result
+        is_rounded_again = isinstance(source.args[0], torch.fx.Node) and _is_qdq(source.args[0])
+        known = is_rounded_again or self._op_in_front(source.args[0]) in self.results
+        return self._compared(n, name, result) if known else result
 
     def _op_in_front(self, x: Any) -> Any:
         """What `x` is a form of, past those that the compiled graph does not have: a sum that is
