@@ -281,3 +281,12 @@ def test_open_sizes_are_refused() -> None:
                     dynamic_shapes={"input": {0: batch}})  # fmt: skip
     with pytest.raises(Unsupported, match="known only at run time"):
         to_pte(made)
+
+
+def test_channels_last_examples_ask_for_channels_last_programs() -> None:
+    model, x = Small(), X.to(memory_format=torch.channels_last)
+    with pytest.raises(BadInput, match="is channels_last.*; compile with io_layout"):
+        compiled(model, (x,), format="pte")
+    made = compiled(model, (x,), format="pte", io_layout="channels_last")
+    ((y,),) = run_pte(made.artifact, [(x,)])
+    torch.testing.assert_close(y, model(x), rtol=1e-3, atol=1e-3)

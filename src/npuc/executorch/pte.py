@@ -107,14 +107,16 @@ class _Method:
         All inputs are declared before the first kernel: they are written before it runs.
         """
         ports = iter(self.c.io.inputs)
-        dtypes = iter(_dtypes(self.c.program.placeholders))
+        examples = (n.meta["val"] for n in self.c.program.placeholders)
         given: list[tuple[Tensor, TensorIO]] = []
         for leaf in self.c.program.inputs:
             if not leaf.is_tensor:
                 self.m.inputs.append(self.m.number(leaf.constant))
                 continue
-            port, dtype = next(ports), next(dtypes)
-            outside = dtype if self.c.io_form == "float" else _stored(port.type)
+            port, example = next(ports), next(examples)
+            _require_layout(port, example)
+            is_float = self.c.io_form == "float"
+            outside = _name(example.dtype) if is_float else _stored(port.type)
             tensor = self.m.input(self.m.tensor(outside, _sizes(port), _dim_order(port)))
             given.append((tensor, port))
         self.given = [tensor for tensor, _ in given]
@@ -212,12 +214,19 @@ def _dim_order(port: TensorIO) -> tuple[int, ...]:
     return TO_NHWC if port.layout == "channels_last" else ()
 
 
+def _require_layout(port: TensorIO, example: Any) -> None:
+    """The runtime takes bytes as they come: what the model was given must be what it is given."""
+    is_nhwc = example.dim() == 4 and not example.is_contiguous()
+    if is_nhwc and example.permute(0, 2, 3, 1).is_contiguous() and port.layout == "contiguous":
+        raise BadInput(
+            f"the example of input {port.name} is channels_last",
+            why="this program would take it as contiguous, and the runtime does not notice",
+            hint='compile with io_layout="channels_last", or give contiguous examples',
+        )
+
+
 def _name(dtype: Any) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _dtypes(nodes: Sequence[Any]) -> list[str]:
-    return [_name(n.meta["val"].dtype) for n in nodes]
 
 
 def _is_float(dtype: str) -> bool:
