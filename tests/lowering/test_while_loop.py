@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch._higher_order_ops import while_loop
+from torch._subclasses import FakeTensorMode
 
 import npuc
 from tests.lowering.control_flow_models import (
@@ -103,3 +104,20 @@ def test_ops_that_share_the_parameters_of_what_a_loop_carries(target: str) -> No
     c = compiled(model, samples, target, "int8")
     assert not any(v.type.dtype.is_float for op in c.graph.walk() for v in op.results)
     compare(c, model, samples, 0.04)
+
+
+def test_constants_that_a_second_export_lost_are_named() -> None:
+    class Tenths(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return while_loop(lambda v: v.sum() > 1, lambda v: (v * 0.1,), (x,))[0]
+
+    x = torch.rand(2, 3)
+    exported = torch.export.export(Tenths(), (x,))
+    body = next(m for n, m in exported.graph_module.named_modules() if "body" in n)
+    node = next(n for n in body.graph.nodes if n.op == "call_function")
+    body.register_buffer("lost", FakeTensorMode().from_tensor(torch.ones(1)))
+    with body.graph.inserting_before(node):
+        lost = body.graph.get_attr("lost")
+    node.args = (node.args[0], lost)
+    (refused,) = npuc.explain(exported, (x,), target=INT_CF).refused
+    assert refused.kind == "while_loop" and "without its values" in str(refused.reason)

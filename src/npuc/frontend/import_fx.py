@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.fx import GraphModule, Node
 
 from npuc.errors import Reason, Unsupported
@@ -45,6 +46,16 @@ def _complex_numbers() -> Unsupported:
     return Unsupported(
         Reason("", "", "it computes with complex numbers, which no target stores",
                "compute with real and imaginary parts; a DFT is a product with cosines and sines")
+    )  # fmt: skip
+
+
+def _lost_constant(gm: GraphModule, node: Node) -> Unsupported:
+    """torch.export traces branches and loop bodies that own tensors, and keeps these fake."""
+    shape = tuple(fetch(gm, str(node.target)).shape)
+    return Unsupported(
+        Reason("", "", f"its body has a constant of shape {shape} without its values: exporting a "
+               "converted model again loses the constants in branches and loops",
+               'compile the float model with quantization="int8"')
     )  # fmt: skip
 
 
@@ -94,6 +105,8 @@ class Importer:
                 self._located(node, env)
             elif node.op == "get_attr":
                 value = fetch(gm, str(node.target))
+                if isinstance(value, FakeTensor):
+                    raise _lost_constant(gm, node)
                 env[node] = value.detach() if isinstance(value, torch.Tensor) else value
             elif node.op == "output":
                 return [self.bound(a, env) for a in _flat(node.args[0])]
