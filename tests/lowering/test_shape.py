@@ -305,6 +305,15 @@ def test_cat_joins_constants_at_once():
     assert ops(graph) == []
 
 
+def test_cat_of_int16_goes_through_int32_without_ext_int16():
+    q = int16(1e-4)
+    parts = [given(floats(2, 3), quant=q), constant(floats(1, 3), quant=q)]
+    graph = check_op("aten.cat", (parts, 0), torch.cat, out_quant=q, limits=TOSA_INT, steps=0)
+    assert ops(graph) == ["CAST", "CONCAT", "CAST"]
+    graph = check_op("aten.cat", (parts, 0), torch.cat, out_quant=q, limits=TOSA_INT16, steps=0)
+    assert ops(graph) == ["CONCAT"]
+
+
 def test_cat_of_more_than_the_level_allows_is_nested():
     parts = [given(floats(1, 2)) for _ in range(70)]
     graph = check_op("aten.cat", (parts, 0), torch.cat)

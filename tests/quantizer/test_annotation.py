@@ -265,7 +265,8 @@ def test_summands_of_a_wide_sum_have_one_type():
     assert [of(graph, n)[2] for n in ("linear", "add")] == [torch.int8, torch.int16]
 
 
-def test_a_class_token_joins_the_stream_with_16_bits_where_the_target_can():
+@pytest.mark.parametrize("tables16", [True, False])
+def test_a_class_token_joins_the_stream_with_16_bits(tables16):
     class Tokens(nn.Module):
         def __init__(self):
             super().__init__()
@@ -276,8 +277,8 @@ def test_a_class_token_joins_the_stream_with_16_bits_where_the_target_can():
             tokens = torch.cat([self.token.expand(2, -1, -1), self.embed(x)], 1)
             return self.norm(tokens + self.place)
 
-    assert of(converted(Tokens(), (SEQUENCE,)), "cat")[2] == torch.int16
-    assert of(converted(Tokens(), (SEQUENCE,), tables16=False), "cat")[2] == torch.int8
+    graph = converted(Tokens(), (SEQUENCE,), tables16=tables16)
+    assert of(graph, "cat")[2] == torch.int16
 
 
 def test_the_sum_of_squares_in_front_of_a_root_keeps_16_bits():

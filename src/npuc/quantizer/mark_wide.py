@@ -18,10 +18,10 @@ from npuc.quantizer.policy import LAYOUT, ONE_OPERAND_MOVES, names, op_name
 _STEEP = names("sqrt rsqrt log log2 log10 log1p reciprocal")
 _NORMS = names("layer_norm native_layer_norm rms_norm _fused_rms_norm")
 _MOVES = LAYOUT | ONE_OPERAND_MOVES
-# What takes 16-bit values without tables (and clamps and concatenations) of them.
+# What takes 16-bit values without tables (and clamps) of them.
 ARITHMETIC = names(
     """
-    add sub mul sum linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d matmul mm bmm
+    add sub mul sum cat linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d matmul mm bmm
     layer_norm native_layer_norm rms_norm _fused_rms_norm
     """
 )
@@ -38,10 +38,10 @@ def mark_wide(gm: GraphModule, tables16: bool) -> None:
     """Set meta["quant_wide"] on values that keep 16 bits, and meta["quant_takes_wide"] on the ops
     that read them as such; meta["quant_steep"] on the sums and squares in front of a steep
     function, where resolution near zero is worth more than what their own errors say.
-    `tables16`: the target has tables, clamps and concatenations of 16-bit values."""
+    `tables16`: the target has tables and clamps of 16-bit values."""
     for node in gm.graph.nodes:
         name = _name(node)
-        reads_wide = name in _NORMS and _mark_stream(node.args[0], tables16)
+        reads_wide = name in _NORMS and _mark_stream(node.args[0])
         if is_steep(node):
             reads_wide = _mark_sum(node.args[0], _SUMS if tables16 else _SUMS & ARITHMETIC)
         if reads_wide:
@@ -67,12 +67,11 @@ def _mark(node: Node) -> bool:
     return True
 
 
-def _mark_stream(value: Any, joins: bool) -> bool:
+def _mark_stream(value: Any) -> bool:
     """Mark a residual stream: the additions in front of a norm and the layers they add.
 
     An addition of which one summand has 8 bits (another norm's result) reads both with 8: summands
-    of one type are one operation. `joins`: the stream may begin with a concatenation of 16-bit
-    values (a class token).
+    of one type are one operation. The stream may begin with a concatenation (a class token).
     """
     name = _name(value)
     if value.meta.get("quant_wide"):
@@ -80,9 +79,9 @@ def _mark_stream(value: Any, joins: bool) -> bool:
     if name == "add":
         _mark(value)
         summands = value.all_input_nodes
-        if all(_is_wide_source(s, joins) for s in summands):
+        if all(_is_wide_source(s) for s in summands):
             for summand in summands:
-                _mark_stream(summand, joins)
+                _mark_stream(summand)
         return True
     if name == "cat":
         for operand in value.all_input_nodes:
@@ -91,8 +90,9 @@ def _mark_stream(value: Any, joins: bool) -> bool:
     return _mark_product(value)
 
 
-def _is_wide_source(value: Node, joins: bool) -> bool:
-    """Whether a value is a constant, or can have 16 bits for nothing."""
+def _is_wide_source(value: Node, joins: bool = True) -> bool:
+    """Whether a value is a constant, or can have 16 bits for nothing; `joins`: so can what joins
+    such values."""
     while _name(value) in _MOVES:
         value = value.args[0]  # type: ignore[assignment]
     if _name(value) == "cat":

@@ -19,7 +19,7 @@ Move = Callable[..., Value]
 CARRIERS = {
     DType.BOOL: (DType.INT8, DType.FP32),
     DType.INT8: (DType.FP16, DType.FP32),
-    DType.INT16: (DType.FP32,),
+    DType.INT16: (DType.INT32, DType.FP32),
 }
 
 #: integers up to this magnitude are exact in FP32
