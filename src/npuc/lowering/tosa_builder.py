@@ -9,6 +9,7 @@ import numpy as np
 
 from npuc.dialects.tosa import Limits, OpBuilder, multiplier_and_shift
 from npuc.ir import DType, Quant, TensorType, Value
+from npuc.lowering.integers_by_floats import form_of
 from npuc.lowering.rule_builder import NCHW, NHWC, RuleBuilder
 
 __all__ = ["MASK", "NCHW", "NHWC", "TosaBuilder"]
@@ -37,6 +38,13 @@ class TosaBuilder(RuleBuilder, OpBuilder):
         if type.dtype is DType.BOOL and not self.has_bool:
             return TensorType(DType.INT8, type.shape, MASK)
         return super().carried_type(type)
+
+    def tosa(self, name: str, *operands: Any, **options: Any) -> Any:
+        """Emit an operator, or what stands for it where the profile lacks integers."""
+        form = form_of(self, name, operands, options.get("dtype"))
+        if form is not None:
+            return form(self, *operands, **options)
+        return super().tosa(name, *operands, **options)
 
     # -- constants --------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from npuc.dialects.tosa import Limits, OpBuilder
+from npuc.errors import Unsupported
 from npuc.ir import Graph, Op, TensorType, Value, sweep
 from npuc.passes.layout.behaviour import BINARY
 from npuc.passes.unary import is_unary
@@ -19,7 +20,10 @@ def sink_tiles(graph: Graph, limits: Limits) -> Graph:
 
     def rewrite(b: OpBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...] | None:
         if is_unary(op) and _is_tile(operands[0]):
-            return (_behind(b, op, operands),)
+            try:
+                return (_behind(b, op, operands),)
+            except Unsupported:  # of a TILE of the result's type
+                return None
         if op.kind in BROADCASTING:
             bare = _bare(operands, op.results[0].type)
             if bare != operands:

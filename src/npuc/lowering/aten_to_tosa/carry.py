@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-import numpy as np
-
 from npuc.dialects.tosa import DEFINITIONS, Limits
 from npuc.ir import DType, Quant, TensorType, Value
 from npuc.ir.symbolic import smallest
 from npuc.lowering.aten_to_tosa.operands import requantized
+from npuc.lowering.integers_by_floats import joined, split
 from npuc.lowering.tosa_builder import TosaBuilder
 
 Move = Callable[..., Value]
@@ -24,9 +23,6 @@ CARRIERS = {
 
 #: integers up to this magnitude are exact in FP32
 EXACT_IN_FP32 = 2**24
-
-#: an INT32 is HALF * high + low, both parts exact in FP32
-HALF = 2**15
 
 
 def carry(
@@ -66,28 +62,12 @@ def carried(
 
 def _in_halves(b: TosaBuilder, move: Move, values: tuple[Value, ...]) -> Value:
     """Move high and low parts of INT32 values as FP32, and put them together again."""
-    pairs = [_split(b, v) for v in values]
+    pairs = [split(b, v) for v in values]
     high, low = (
         convert(b, move(*[convert(b, pair[i], DType.FP32) for pair in pairs]), DType.INT32)
         for i in (0, 1)
     )
-    return b.ADD(_times_half(b, high), low)  # type: ignore[no-any-return]
-
-
-def _split(b: TosaBuilder, x: Value) -> tuple[Value, Value]:
-    """high, low with x = HALF * high + low; the division rounds towards zero."""
-    if x.is_const:
-        wide = x.array.astype(np.int64)
-        high = np.trunc(wide / HALF).astype(np.int64)
-        low = wide - high * HALF
-        return b.const(high.astype(np.int32)), b.const(low.astype(np.int32))
-    high = b.INTDIV(x, b.scalar(HALF, DType.INT32, x.type.rank))
-    return high, b.SUB(x, _times_half(b, high))
-
-
-def _times_half(b: TosaBuilder, x: Value) -> Value:
-    half = b.scalar(HALF, DType.INT32, x.type.rank)
-    return b.MUL(x, half, b.const(np.zeros(1, np.int8)))  # type: ignore[no-any-return]
+    return joined(b, high, low)
 
 
 def convert(b: TosaBuilder, x: Value, dtype: DType, quant: Quant | None = None) -> Value:

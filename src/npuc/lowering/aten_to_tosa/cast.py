@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
-from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
 from npuc.lowering.aten_to_tosa.logical import as_bool
 from npuc.lowering.aten_to_tosa.operands import requantized
 from npuc.lowering.aten_to_tosa.quantize import dequantized, quantized_floats
@@ -35,11 +34,10 @@ def to(b: TosaBuilder, x: Value, dtype: DType) -> Value:
 
 
 def _from_bool(b: TosaBuilder, x: Value, dtype: DType) -> Value:
-    if not dtype.is_float and has_integers(b):
+    if not dtype.is_float:
         return b.CAST(x, dtype=dtype)  # type: ignore[no-any-return]
-    real = dtype if dtype.is_float else DType.FP32
-    one, zero = (b.scalar(v, real, x.type.rank) for v in (1, 0))
-    return Term(b, b.SELECT(x, one, zero)).cast(dtype).value
+    one, zero = (b.scalar(v, dtype, x.type.rank) for v in (1, 0))
+    return b.SELECT(x, one, zero)  # type: ignore[no-any-return]
 
 
 def _from_quantized(b: TosaBuilder, x: Value, out: TensorType) -> Value:

@@ -12,8 +12,8 @@ import numpy as np
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.arithmetic import common_sum
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
-from npuc.lowering.aten_to_tosa.integers_as_floats import compared, has_integers, same_rank
-from npuc.lowering.aten_to_tosa.operands import as_quantized, converted, is_scalar, promoted, terms
+from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
+from npuc.lowering.aten_to_tosa.operands import as_quantized, is_scalar, promoted, terms
 from npuc.lowering.aten_to_tosa.table import real_values
 from npuc.lowering.aten_to_tosa.unary import real_constant
 from npuc.lowering.registry import lowers
@@ -48,13 +48,9 @@ def compare(b: TosaBuilder, x: Value, y: Value) -> Value:
         differ = left._binary("LOGICAL_XOR", left, right)
         return differ.value if name == "ne" else differ._unary("LOGICAL_NOT").value
     wide = dtype if dtype.is_float or dtype is DType.INT64 else DType.INT32
-    if has_integers(b) or wide is not DType.INT32:
-        return emit(name, *terms(b, x, y, dtype=wide)).value
-    if dtype is not DType.INT32:  # exact in FP32
-        return emit(name, *terms(b, x, y, dtype=DType.FP32)).value
-    x, y = converted(b, x, DType.INT32), converted(b, y, DType.INT32)
-    left, right = same_rank(b, x, y)
-    return compared(left, right, lambda a, c: emit(name, a, c)).value
+    if wide is DType.INT32 is not dtype and not has_integers(b):
+        wide = DType.FP32  # exact
+    return emit(name, *terms(b, x, y, dtype=wide)).value
 
 
 def emit(name: str, x: Term, y: Term) -> Condition:

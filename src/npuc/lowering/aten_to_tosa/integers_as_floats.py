@@ -7,13 +7,10 @@ from collections.abc import Callable
 
 from npuc.ir import DType, Value
 from npuc.ir.symbolic import largest
-from npuc.lowering.aten_to_tosa.carry import carried
-from npuc.lowering.aten_to_tosa.formula import Condition, Term
-from npuc.lowering.aten_to_tosa.operands import broadcast_rank
+from npuc.lowering.aten_to_tosa.formula import Term
+from npuc.lowering.integers_by_floats import HALF
 from npuc.lowering.tosa_builder import TosaBuilder
 
-#: an INT32 is HALF * high + low, both parts exact in FP32
-HALF = 2**15
 #: FP32 holds the sum of so many parts
 MOST_HALVES = 2**9
 
@@ -23,23 +20,11 @@ def has_integers(b: TosaBuilder) -> bool:
     return "PRO-INT" in b.limits.profiles
 
 
-def same_rank(b: TosaBuilder, *values: Value) -> list[Term]:
-    """INT32 values of the rank of the largest; those that are not constant move as FP32 parts."""
-    rank = broadcast_rank(*values)
-    return [Term(b, carried(b, lambda v: b.match_rank(v, rank), v)) for v in values]
-
-
 def floored(quotient: Term, remainder: Term, divisor: Term) -> Term:
     """A quotient that was rounded towards zero, rounded down instead."""
     left, right = remainder.cast(DType.FP32), divisor.cast(DType.FP32)
     lower = ~left.equals(0.0) & ((left < 0.0) ^ (right < 0.0))
     return quotient - lower.select(1.0, 0.0).cast(DType.INT32)
-
-
-def compared(x: Term, y: Term, compare: Callable[[Term, Term], Condition]) -> Condition:
-    """A comparison of INT32 terms: FP32 keeps the sign of their difference, and whether it is 0."""
-    difference = (x - y).cast(DType.FP32)
-    return compare(difference, difference.like(0.0))
 
 
 def total(

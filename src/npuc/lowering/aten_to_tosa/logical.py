@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.formula import Term
-from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
 from npuc.lowering.aten_to_tosa.operands import promoted, terms
 from npuc.lowering.aten_to_tosa.unary import narrowed
 from npuc.lowering.registry import lowers
@@ -19,9 +18,7 @@ def as_bool(b: TosaBuilder, x: Value) -> Value:
         x = b.to_int32(x)
     if not x.type.dtype.is_integer:
         return (~Term(b, x).equals(0.0)).value
-    if has_integers(b):
-        return b.CAST(x, dtype=DType.BOOL)  # type: ignore[no-any-return]
-    return (~Term(b, x).cast(DType.FP32).equals(0.0)).value
+    return b.CAST(x, dtype=DType.BOOL)  # type: ignore[no-any-return]
 
 
 def _logical(b: TosaBuilder, x: Value, y: Value, name: str) -> Value:

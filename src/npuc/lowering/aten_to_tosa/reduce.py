@@ -10,7 +10,7 @@ import numpy as np
 from npuc.errors import Unsupported
 from npuc.ir import DType, Quant, TensorType, Value
 from npuc.lowering.aten_to_tosa.average_pool import mean_as_avg_pool
-from npuc.lowering.aten_to_tosa.carry import convert
+from npuc.lowering.aten_to_tosa.carry import carried, convert
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.integer_sums import Rows, Sum, sum_rows
 from npuc.lowering.aten_to_tosa.integers_as_floats import extreme, has_integers, total
@@ -177,7 +177,7 @@ def _extreme(b: TosaBuilder, x: Value, dim: Sequence[int], name: str) -> Value:
     out = b.out[0]
     if x.type.dtype is DType.INT32 and not has_integers(b):
         return _integer_extreme(b, x, dim or None, name)
-    result = reduced(b, x, dim or None, reduce)
+    result = carried(b, lambda v: reduced(b, v, dim or None, reduce), x, by=name)
     return result if out.quant is None else requantized(b, result, out)
 
 

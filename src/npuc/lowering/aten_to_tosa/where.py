@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npuc.ir import DType, Value
+from npuc.ir import Value
 from npuc.lowering.aten_to_tosa.carry import carried
 from npuc.lowering.aten_to_tosa.operands import broadcast_rank, requantized, terms
 from npuc.lowering.registry import lowers
@@ -28,4 +28,5 @@ def where(b: TosaBuilder, condition: Value, x: Value, y: Value) -> Value:
         )
 
     # floats carry integers where the target does not select these
-    return carried(b, choose, x, y, by="SELECT") if out.dtype is DType.INT32 else choose(x, y)
+    by_floats = out.quant is None and out.dtype.is_integer
+    return carried(b, choose, x, y, by="SELECT") if by_floats else choose(x, y)
