@@ -167,7 +167,7 @@ def test_refusals_in_branches_name_the_ops_and_their_lines(target: str) -> None:
     with pytest.raises(npuc.Unsupported) as error:
         npuc.compile(Refused(), (x,), target=target)
     reasons = error.value.reasons
-    kinds = ["aten.to", "aten.mul.Tensor", "aten.to", "aten.sin", "aten.cond"]
+    kinds = ["aten.mul.Tensor", "aten.mul.Tensor", "aten.sin", "aten.sin", "cond"]
     assert [r.op for r in reasons] == kinds
     line = inspect.getsourcelines(Refused)[1]
     _, first, _, second, last = reasons

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import npuc
 from npuc.ir import DType
 from tests.lowering.harness import TOSA_ALL, TOSA_BF16, TOSA_FP, check_op, given, lowered, ops, run
 
@@ -155,3 +156,13 @@ def test_one_operator_where_tosa_has_it() -> None:
 def test_glu() -> None:
     x = np.random.default_rng(0).normal(size=(2, 6, 4))
     check_op("aten.glu", (given(x), 1), aten.glu)
+
+
+def test_a_refused_part_of_an_op_is_named_with_the_op():
+    class Bessel(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.i0(x)
+
+    (verdict,) = npuc.explain(Bessel(), (torch.ones(2),), target="tosa-1.0+fp").refused
+    assert verdict.reason.op == "aten.special_i0"
+    assert verdict.reason.why == "no lowering rule for prims.bessel_i0, which it is made of"

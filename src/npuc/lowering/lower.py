@@ -121,9 +121,10 @@ NO_RULE = {
 }  # fmt: skip
 
 
-def _no_rule(kind: str) -> Reason | str:
-    reasons = (reason for pattern, reason in NO_RULE.items() if re.match(pattern, kind))
-    return next(reasons, "no lowering rule")
+def _no_rule(op: Op) -> Reason | str:
+    reasons = (reason for pattern, reason in NO_RULE.items() if re.match(pattern, op.kind))
+    part = f" for {op.kind}, which it is made of" if op.loc.op not in ("", op.kind) else ""
+    return next(reasons, f"no lowering rule{part}")
 
 
 def lower_op(builder: RuleBuilder, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -132,7 +133,7 @@ def lower_op(builder: RuleBuilder, op: Op, operands: tuple[Value, ...]) -> tuple
         return (_constant(builder, op),)
     rule = find_rule(op.kind, builder.families, builder.dialect)
     if rule is None:
-        raise Unsupported(_no_rule(op.kind))
+        raise Unsupported(_no_rule(op))
     builder.admit([v.type for v in (*op.operands, *op.results)])
     expected = tuple(builder.carried_type(r.type) for r in op.results)
     results = call_rule(rule, builder, op, operands, expected)
@@ -158,16 +159,18 @@ def _constant(builder: RuleBuilder, op: Op) -> Value:
 
 
 def located(refusal: Unsupported, op: Op, builder: RuleBuilder) -> Reason:
-    """The first reason of `refusal` with the op's kind, place and name filled in."""
+    """The first reason of `refusal` with the user's op, its place and name filled in."""
     reason = refusal.reasons[0]
     why = reason.why or reason.op
-    kind = reason.op if reason.why and reason.op else op.kind
-    hint = reason.hint or _hint(op, builder.limits)
+    kind = reason.op if reason.why and reason.op else op.loc.op or op.kind
+    hint = reason.hint or _hint(op, why, builder.limits)
     return Reason(kind, str(op.loc), why, hint, builder.path + op.loc.name)
 
 
-def _hint(op: Op, limits: Any) -> str:
+def _hint(op: Op, why: str, limits: Any) -> str:
     """What makes an op possible where no rule knows more than that."""
+    if "INT8 only, not for INT16" in why:
+        return f'quantize it to 8 bits: recipe.ops["{op.loc.op or op.kind}"] = "int8"'
     is_float = any(v.type.dtype.is_float for v in (*op.operands, *op.results))
     if is_float and not limits.floats and find_rule(op.kind, (), limits.dialect) is not None:
         return 'quantize it; quantization="int8" quantizes all'
