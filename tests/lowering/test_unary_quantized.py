@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from npuc.dialects.tosa import Limits
 from npuc.ir import DType, Quant
 from tests.lowering.harness import (
     TOSA_INT,
@@ -19,6 +20,7 @@ from tests.lowering.harness import (
     ops,
     quant_for,
     refuses,
+    run,
     vela,
 )
 from tests.lowering.test_unary_float import FUNCTIONS, schema
@@ -99,6 +101,33 @@ def test_what_is_not_finite_saturates() -> None:
         "aten.reciprocal", (x,), aten.reciprocal, limits=TOSA_INT, out_quant=Quant(0.01), steps=0
     )
     check_op("aten.log", (x,), aten.log, limits=TOSA_INT, out_quant=Quant(0.02, 3), steps=0)
+    wide = given([0.0, 1.0, 0.5, 0.001], quant=int16(1 / 16384))
+    for kind in ("log", "rsqrt", "logit", "atanh"):
+        check_op(
+            f"aten.{kind}", (wide,), getattr(aten, kind), limits=TOSA_INT16, steps=32,
+            out_quant=int16(1 / 4096),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("bits, limits", [(8, TOSA_INT), (16, TOSA_INT16)])
+@pytest.mark.parametrize("kind, edge", [("acos", -1.0), ("acosh", 1.0), ("sqrt", 0.0)])
+def test_where_a_function_is_not_defined_its_nearest_value_is_taken(
+    kind: str, edge: float, bits: int, limits: Limits
+) -> None:
+    """A value at the edge of the domain may be rounded to the code beyond it."""
+    step = 0.0101 if bits == 8 else 0.00010001
+    q, r = Quant(step, 0), Quant(0.03, 0)
+    if bits == 16:
+        q, r = int16(step), int16(0.0002)
+    first = np.ceil(edge / step)
+    graph = lowered(
+        f"aten.{kind}", (given(step * (first + np.arange(-1.0, 1.0)), quant=q),),
+        getattr(aten, kind), limits=limits, out_quant=r,
+    )  # fmt: skip
+    codes = (first + np.arange(-1.0, 1.0)).astype(np.int8 if bits == 8 else np.int16)
+    beyond, inside = run(graph, [codes])[0]
+    want = getattr(aten, kind)(torch.tensor(step * first, dtype=torch.float64))
+    assert max(abs(r.s * float(v) - float(want)) for v in (beyond, inside)) <= 0.03
 
 
 def test_parameters_reach_the_table() -> None:

@@ -151,3 +151,24 @@ def test_16_bit_values_equal_the_number_that_they_are():
     x = torch.ones(7)
     c = compiled(lambda m, x: x == 1.0, (x,), "tosa-1.0+int+int16", "a16w8")
     assert c.run(x).all()
+
+
+@pytest.mark.parametrize("target", ["tosa-1.0+int+int16", "ethos-u55-128"])
+def test_16_bit_functions_at_the_ends_of_their_domains(target):
+    """A code cannot tell 1e-6 from zero: its logarithm is the lowest that was seen."""
+    x = 10 * random(1, 64)
+    x[0, :4] = 0
+    want = x.clamp(min=1e-6).log()
+    got = compiled(lambda m, x: x.clamp(min=1e-6).log(), (x,), target, "a16w8").run(x)
+    assert (got - want)[:, :4].abs().max() < 1e-3
+    ones = torch.tensor([[1.0, 20.0]])
+    got = compiled(lambda m, x: x.acosh(), (ones,), target, "a16w8").run(ones)
+    assert (got - ones.acosh()).abs().max() < 0.05
+    zeros = torch.zeros(1, 8)
+    assert not compiled(lambda m, x: x.asinh(), (zeros,), target, "a16w8").run(zeros).any()
+
+
+def test_models_of_half_floats_are_checked_by_the_steps_of_these():
+    x = random(3, 3).bfloat16()
+    got = compiled(lambda m, x: x.sin() + 2 * x, (x,), "tosa-1.0+int+int16", "a16w8").run(x)
+    assert (got.float() - (x.float().sin() + 2 * x.float())).abs().max() < 0.01

@@ -149,6 +149,7 @@ def test_parameters_of_a_range():
     scale, zero = qparams(-1.0, 0.5, -32768, 32767, symmetric)
     assert float(scale) == pytest.approx(1 / 32767) and int(zero) == 0
     assert float(qparams(0.0, 1e-30, -128, 127, affine)[0]) == 2.0**-40
+    assert float(qparams(0.0, 0.0, -32768, 32767, symmetric)[0]) == pytest.approx(1 / 32767)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,8 @@ RELATIVE = {
 }
 #: a float result may be this many times as far from the exact one as PyTorch's
 NOISE = 8
-#: float32 holds the real values of quantized operands to this part of the largest
-FLOAT_STEP = 2.0**-22
+#: the model's own floats hold what is quantized to this many of their steps at the largest value
+FLOAT_STEPS = 2
 
 
 @dataclass(frozen=True)
@@ -162,10 +162,11 @@ class CheckingInterpreter(torch.fx.Interpreter):
         if error <= tolerance(type):
             return True
         if type.quant is not None:
-            largest = max([0.0, *map(_largest, pytree.tree_leaves(args))])
+            largest = max(map(_largest, [precise, *pytree.tree_leaves(args)]))
             lo, hi = type.quant.dequantize(np.array([type.quant.qmin, type.quant.qmax]))
-            off = np.abs(type.quant.dequantize(array) - np.clip(precise.numpy(), lo, hi))
-            return float(off.max(initial=0)) <= FLOAT_STEP * largest
+            off = np.abs(type.quant.dequantize(array) - np.clip(as_numpy(precise), lo, hi))
+            step = torch.finfo(want.dtype).eps if want.is_floating_point() else 0.0
+            return float(np.nan_to_num(off).max(initial=0)) <= FLOAT_STEPS * step * largest
         if not type.dtype.is_float:
             return False
         noise = (want.double() - precise).abs().max().item()
@@ -241,15 +242,16 @@ def tolerance(type: TensorType) -> float:
 
 
 def difference(array: np.ndarray, type: TensorType, want: torch.Tensor) -> tuple[float, bool]:
-    """(error, whether in steps) of a compiled value against PyTorch's float or integer result."""
+    """(error, whether in steps) of a compiled value against PyTorch's float or integer result.
+    No code is NaN: where PyTorch has that, any is right."""
     expected = as_numpy(want)
     if tuple(array.shape) != tuple(expected.shape):
         return float("inf"), False
     if array.size == 0:
         return 0.0, type.quant is not None
     if type.quant is not None:
-        codes = quantized(type.quant, expected)
-        return float(np.abs(array.astype(np.int64) - codes).max()), True
+        off = np.abs(array.astype(np.int64) - quantized(type.quant, expected))
+        return float(off[~np.isnan(expected)].max(initial=0)), True
     if not type.dtype.is_float:
         return float(np.count_nonzero(array.astype(np.int64) != expected.astype(np.int64))), False
     got = array.astype(np.float64)
@@ -271,7 +273,7 @@ def saturated(real: np.ndarray, type: TensorType) -> np.ndarray:
 
 
 def quantized(quant: Quant, real: np.ndarray) -> np.ndarray:
-    """Codes of real values; infinities saturate, NaN is code 0 as in PyTorch."""
+    """Codes of real values; infinities saturate."""
     limit = np.abs(quant.scale).max() * 2.0**20
     return quant.quantize(np.clip(real.astype(np.float64), -limit, limit))
 

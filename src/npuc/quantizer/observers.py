@@ -42,6 +42,8 @@ class RangeObserver(ObserverBase):
     floor: values below it are raised to it (an additive mask).
     saturates: the values feed a function that hardly changes beyond these ends.
     margin: whether samples to come may have larger values than those seen.
+    headroom: whether values of 16 bits reach much further than those; not where a function has a
+        pole, since what its operand cannot tell from the pole becomes the largest value.
     whole: all values are whole numbers, which get codes of their own where the type has enough: an
         index that is computed from them has to be exact.
 
@@ -64,6 +66,7 @@ class RangeObserver(ObserverBase):
         floor: float | None = None,
         saturates: tuple[float, float] = (-math.inf, math.inf),
         margin: bool = True,
+        headroom: bool = True,
         whole: bool = False,
         is_dynamic: bool = False,
     ) -> None:
@@ -73,6 +76,7 @@ class RangeObserver(ObserverBase):
         self.ranges = ranges
         self.depth, self.axis, self.shape, self.floor = depth, axis, shape, floor
         self.saturates, self.margin, self.whole = saturates, margin, whole
+        self.headroom = headroom
         self.low, self.high = math.inf, -math.inf
         self.lows: list[float] = []  # of each call
         self.highs: list[float] = []
@@ -142,7 +146,7 @@ class RangeObserver(ObserverBase):
         symmetric = self.qscheme == torch.per_tensor_symmetric
         levels = self.quant_max - self.quant_min
         low, high = least_error(seen, levels, symmetric, limits, self.margin)
-        if levels < 2**15 or not self.margin:
+        if levels < 2**15 or not (self.margin and self.headroom):
             return low, high
         # what was seen last is a code: a comparison with it holds
         headroom = HEADROOM * self.quant_max / (self.quant_max + 1)
@@ -328,15 +332,16 @@ def qparams(
 ) -> tuple[Tensor, Tensor]:
     """Scale and zero point of a range that includes zero.
 
-    A range of zero width (a tensor of zeros) has scale 1; no scale is below 2^-40, so that no
-    product of scales leaves float32.
+    A range of zero width (a tensor of zeros) has scale 1, in 16 bits the range of one: a step, by
+    which their tables may be off, is small there. No scale is below 2^-40, so that no product of
+    scales leaves float32.
     """
     if qscheme == torch.per_tensor_symmetric:
         scale = max(-low, high) / quant_max
     else:
         scale = (high - low) / (quant_max - quant_min)
     if scale == 0 or not math.isfinite(scale):
-        return torch.tensor([1.0]), torch.tensor([0])
+        return torch.tensor([1.0 if quant_max < 2**8 else 1 / quant_max]), torch.tensor([0])
     scale = max(scale, 2.0**-40)
     scale = float(torch.tensor(scale, dtype=torch.float32))
     zero_point = 0

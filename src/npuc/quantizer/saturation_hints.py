@@ -1,4 +1,5 @@
-"""Tell the observers in front of saturating functions where the functions stop to change.
+"""Tell the observers in front of saturating functions where the functions stop to change, and
+those behind functions with poles that there is one.
 
 The logits of a detector reach from -20 to 3, but the sigmoid behind them cannot tell -7 from -20:
 eight bits that cover only what it can tell apart are three times finer.
@@ -38,11 +39,16 @@ SATURATES: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     **{name: ((-a, math.inf), (-b, math.inf)) for name, (a, b) in _LOWER.items()},
 }
 
+POLES = frozenset(["log", "log2", "log10", "log1p", "reciprocal", "rsqrt", "logit", "atanh"])
+
 
 def add_saturation_hints(gm: GraphModule, types: Types, groups: Groups, fused: set[Node]) -> None:
-    """Give hints to the groups of values that only saturating functions read."""
+    """Give hints to the groups of values that only saturating functions read, and to the results
+    of functions with poles."""
     found: dict[int, tuple[Group, bool, list[Node]]] = {}
     for node in gm.graph.nodes:
+        if name_of(node) in POLES and node in types.made:
+            groups[node, types.made[node]].hints.append(Hint(headroom=False))
         if name_of(node) not in SATURATES or types.recipe_of(node) is None:
             continue
         x = node.args[0]

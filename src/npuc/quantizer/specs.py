@@ -52,6 +52,7 @@ class Hint:
     floor: float | None = None
     saturates: tuple[float, float] = (-math.inf, math.inf)
     margin: bool = True
+    headroom: bool = True
     whole: bool = False
 
 
@@ -82,6 +83,7 @@ def activation(name: str, recipe: Recipe, kind: Kind) -> Any:
             floor=hint.floor,
             saturates=hint.saturates,
             margin=hint.margin,
+            headroom=hint.headroom,
             whole=hint.whole,
         )
     return QuantizationSpec(

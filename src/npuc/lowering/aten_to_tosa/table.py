@@ -74,17 +74,27 @@ def real_values(codes: np.ndarray, quant: Quant) -> np.ndarray:
 
 
 def codes_of(function: Function, codes: np.ndarray, q: Quant, r: Quant) -> np.ndarray:
-    """The code of `function` for each code of the operand; infinity saturates."""
+    """The code of `function` for each code of the operand. Infinity saturates; where the function
+    is not defined, its nearest values take its place: an operand may be rounded to there."""
     with np.errstate(all="ignore"):
-        return r.quantize(function(real_values(codes, q)))
+        real = function(real_values(codes, q))
+    known = ~np.isnan(real)
+    found = r.quantize(real)
+    return np.rint(_filled(found, known)).astype(np.int64) if known.any() else found
 
 
 def wanted(function: Function, codes: np.ndarray, q: Quant, r: Quant) -> np.ndarray:
-    """The result in steps, not rounded, clipped to the range; NaN where it is not finite."""
+    """The result in steps, not rounded, clipped to the range; NaN where there is none.
+
+    Infinity saturates at the end of a function's domain. Between values it is NaN: a line across a
+    pole keeps the slope of a table within 16 bits.
+    """
     with np.errstate(all="ignore"):
         real = function(real_values(codes, q))
         steps = np.clip(real / r.s + r.zp, r.qmin, r.qmax)
-    return np.where(np.isfinite(real), steps, np.nan)
+    inside = np.isfinite(real[:-2]) & np.isfinite(real[2:])
+    steps[1:-1][inside & np.isinf(real[1:-1])] = np.nan
+    return steps
 
 
 def _table8(b: TosaBuilder, x: Value, entries: np.ndarray, quant: Quant) -> Value:
@@ -224,10 +234,7 @@ class Pieces:
 
 
 def _filled(curve: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The curve with NaN replaced by a line between its known neighbours.
-
-    Across a pole that line is what keeps the slope of the table within 16 bits.
-    """
+    """The curve with NaN replaced by a line between its known neighbours."""
     at = np.flatnonzero(known)
     return curve if at.size == curve.size else np.interp(np.arange(curve.size), at, curve[at])
 
