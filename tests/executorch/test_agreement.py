@@ -19,8 +19,6 @@ from npuc.executorch import (
 )
 from tests.executorch.flow import exported, quantized
 
-#: partitions that lower and are left to the host all the same, because they would do nothing there
-NOT_WORTH_IT = "would only hand on"
 BOUNDARY = ("quantize_per_tensor", "dequantize_per_tensor")
 
 
@@ -73,12 +71,26 @@ def test_what_the_partitioner_takes_is_what_lowers(name: str, target: str) -> No
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )
     report = partitioner.report()
-    left = {
-        v.op
-        for v in report
-        if not v.lowers and v.op.split(".")[1] not in BOUNDARY and NOT_WORTH_IT not in v.reason
-    }
+    left = {v.op for v in report if not v.lowers and v.op.split(".")[1] not in BOUNDARY}
     assert {v.op for v in report}, "the partitioner was asked about every node"
     assert bool(left) == bool({k for k in refused if k.split(".")[1] not in BOUNDARY}), (
         f"explain refuses {refused}, the partitioner {left}"
+    )
+
+
+def test_ops_that_change_nothing_are_not_worth_a_delegate() -> None:
+    """The bound of the clamp is that of its codes: nothing is left of it, which is no refusal."""
+    x = torch.rand(1, 4, 8, 8)
+    program = exported(quantized(Call(lambda m, x: x.clamp(-0.1, 2.0)).eval(), x), x)
+    assert not npuc.explain(program, (x,), target="ethos-u55-128").refused
+    partitioner = EthosUPartitioner(EthosUCompileSpec("ethos-u55-128"))
+    to_edge_transform_and_lower(
+        program,
+        partitioner=[partitioner],
+        compile_config=EdgeCompileConfig(_check_ir_validity=False),
+    )
+    (clamp,) = [v for v in partitioner.report() if v.op == "aten.clamp"]
+    assert clamp.lowers and not clamp.tag
+    assert clamp.reason == (
+        "its partition is not worth a delegate: it would only hand on what it is given"
     )

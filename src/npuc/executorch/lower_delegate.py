@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from npuc.targets.target import Artifact, Target
 
 
+#: why the host keeps nodes of which the lowering leaves nothing
+HANDS_ON = "its partition is not worth a delegate: it would only hand on what it is given"
+
+
 @dataclass
 class Delegate:
     """One partition: the imported graph, what it was lowered to, and how nodes map to ops.
@@ -77,9 +81,22 @@ def boundary_reasons(delegate: Delegate) -> list[Reason]:
         found.append((node, _type_reason(node, value.type)))
     for node, value in zip(part.outputs, graph.outputs, strict=True):
         if value in graph.inputs or value.is_const:
-            found.append((node, "the delegate would only hand on what it is given"))
+            found += [(n, HANDS_ON) for n in _only_for(node, part)]
         found.append((node, _type_reason(node, value.type)))
     return [Reason(node.name, "", why, "", node.name) for node, why in found if why]
+
+
+def _only_for(output: Node, part: Part) -> list[Node]:
+    """The nodes of `part` that nothing but this output needs, with the output itself."""
+    found = {output: None}
+    todo = [output]
+    while todo:
+        for node in todo.pop().all_input_nodes:
+            inside = node.op == "call_function" and node not in part.inputs
+            if inside and node not in part.outputs and all(u in found for u in node.users):
+                found[node] = None
+                todo.append(node)
+    return list(found)
 
 
 def _type_reason(node: Node, carried: TensorType) -> str:

@@ -13,6 +13,7 @@ from npuc.errors import Reason
 from npuc.executorch.dry_run import DryRun
 from npuc.executorch.edge_program import Constants
 from npuc.executorch.group_nodes import group_nodes
+from npuc.executorch.lower_delegate import HANDS_ON
 from npuc.frontend.fx_targets import aten_op
 from npuc.frontend.quantized_versions import REQUANTIZE
 from npuc.frontend.spellings.quantize import ASSUME, DEQUANTIZE, QUANTIZE
@@ -69,6 +70,9 @@ def partition_graph(
             break
         found.refused |= new
         keep_lists_together(nodes, found.refused)
+    handed_on = {n: r.why for n, r in found.refused.items() if r.why == HANDS_ON}
+    found.refused = {n: r for n, r in found.refused.items() if n not in handed_on}
+    found.dropped |= handed_on
     _drop(run, found, preserved)
     return found
 
