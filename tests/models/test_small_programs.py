@@ -168,6 +168,21 @@ def test_16_bit_functions_at_the_ends_of_their_domains(target):
     assert not compiled(lambda m, x: x.asinh(), (zeros,), target, "a16w8").run(zeros).any()
 
 
+def test_attention_of_16_bits_on_u55_says_which_override_makes_it_possible():
+    x = random(1, 2, 8, 16)
+
+    def attend(m, x):
+        return F.scaled_dot_product_attention(x, x, x)
+
+    override = r'recipe\.ops\["aten\.scaled_dot_product_attention"\] = "int8"'
+    with pytest.raises(npuc.Unsupported, match=f"MATMUL for INT8 only(.|\n)*{override}"):
+        compiled(attend, (x,), "ethos-u55-128", "a16w8")
+    recipe = npuc.Recipe.named("a16w8")
+    recipe.ops["aten.scaled_dot_product_attention"] = "int8"
+    c = compiled(attend, (x,), "ethos-u55-128", recipe)
+    assert (c.run(x) - attend(None, x)).abs().max() < 0.02
+
+
 def test_models_of_half_floats_are_checked_by_the_steps_of_these():
     x = random(3, 3).bfloat16()
     got = compiled(lambda m, x: x.sin() + 2 * x, (x,), "tosa-1.0+int+int16", "a16w8").run(x)

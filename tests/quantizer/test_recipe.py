@@ -72,6 +72,7 @@ def test_precedence_of_overrides():
     assert recipe.for_node("linear", "aten.linear", other) == Recipe()
     assert recipe.for_node("linear", "aten.linear", [("", "Net")]) is None
     assert recipe.for_node("relu", "aten.relu", [("", "Net")]) is recipe
+    assert recipe.for_node("add", "aten.add.Tensor", [], "aten.linear") is None
 
 
 def test_recipes_need_no_torch():

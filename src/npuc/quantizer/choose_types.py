@@ -65,7 +65,8 @@ class Types:
             return self._recipes[node.args[0]]  # type: ignore[index]
         if role_of(kind) is Role.FLOAT:
             return None
-        recipe = self.recipe.for_node(node.name, kind, modules_of(node))
+        part_of = node.meta.get("npuc_kind", "")
+        recipe = self.recipe.for_node(node.name, kind, modules_of(node), part_of)
         if recipe is None:
             self.left_float.add(node.name)
         return recipe

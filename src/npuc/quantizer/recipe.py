@@ -49,7 +49,8 @@ class Recipe:
     node_names: name of a node of the exported graph ("conv2d_1").
     module_names: path of a module ("features.3"), for all that is inside it; the longest wins.
     module_types: class name of a module ("Linear", "torch.nn.modules.linear.Linear").
-    ops: kind of an op ("aten.softmax", "aten.add.Tensor", "aten.add" for every overload).
+    ops: kind of an op ("aten.softmax", "aten.add.Tensor", "aten.add" for every overload), or of the
+        op of the model that it is a part of ("aten.scaled_dot_product_attention").
     """
 
     activations: str = "int8"
@@ -96,13 +97,16 @@ class Recipe:
             found[name] = {k: r and r.demanding(demands) for k, r in choices.items()}
         return replace(self, **demands, **found)
 
-    def for_node(self, name: str, kind: str, modules: list[tuple[str, str]]) -> Recipe | None:
+    def for_node(
+        self, name: str, kind: str, modules: list[tuple[str, str]], part_of: str = ""
+    ) -> Recipe | None:
         """The recipe of one node of the graph; None leaves it float.
 
         Args:
             name: the node's name.
             kind: "aten.add.Tensor".
             modules: path and class name of the modules around it, outermost first.
+            part_of: the kind of the model's op that it is a part of.
         """
         if name in self.node_names:
             return Recipe.of(self.node_names[name])
@@ -113,10 +117,11 @@ class Recipe:
             for wanted, choice in self.module_types.items():
                 if class_name == wanted or class_name.endswith(f".{wanted}"):
                     return Recipe.of(choice)
-        if kind in self.ops:
-            return Recipe.of(self.ops[kind])
-        packet = ".".join(kind.split(".")[:2])
-        return Recipe.of(self.ops[packet]) if packet in self.ops else self
+        for op in (kind, part_of):
+            for wanted in (op, ".".join(op.split(".")[:2])):
+                if wanted in self.ops:
+                    return Recipe.of(self.ops[wanted])
+        return self
 
     def as_dict(self) -> dict[str, Any]:
         """The recipe as plain data, for JSON or TOML; `from_dict` reads it back."""
