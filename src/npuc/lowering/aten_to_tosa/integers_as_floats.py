@@ -1,5 +1,5 @@
-"""Integers on targets of the profile PRO-FP only, which add and multiply INT32 but neither compare,
-select nor reduce it: exact forms by way of FP32."""
+"""Reductions and divisions of integers on targets of the profile PRO-FP only, exact by way of FP32;
+what stands for single operators is in `integers_by_floats`."""
 
 from __future__ import annotations
 
