@@ -93,3 +93,12 @@ def test_overrides_that_match_nothing_are_named():
     with pytest.warns(UserWarning, match="module_names: the model has no 'layers'") as seen:
         compiled(quantization=recipe)
     assert len([w for w in seen if "the model has no" in str(w.message)]) == 1
+
+
+def test_weights_of_8_bits_are_no_start_for_calibration():
+    model = torch.nn.Linear(4, 4).to(torch.float8_e4m3fn)
+    x = torch.ones(1, 4).to(torch.float8_e4m3fn)
+    with pytest.raises(
+        npuc.BadInput, match=r"weight is float8_e4m3fn.*quantize the model in float32"
+    ):
+        npuc.compile(model, (x,), target="tosa-1.0+int", quantization="int8", calibration=[(x,)])

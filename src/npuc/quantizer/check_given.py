@@ -24,6 +24,10 @@ def require_float_model(program: Program) -> None:
     for name, parameter in program.graph_module.named_parameters():
         if type(parameter) is not torch.nn.Parameter:
             continue  # torchao's quantized weights
+        if parameter.is_floating_point() and parameter.itemsize == 1:
+            raise BadInput(f"parameter {name} is {str(parameter.dtype).removeprefix('torch.')}",
+                           why="PyTorch computes nothing in it that could be calibrated",
+                           hint="quantize the model in float32, float16 or bfloat16")  # fmt: skip
         if parameter.is_floating_point() and not bool(parameter.isfinite().all()):
             raise BadInput(f"parameter {name}", why="it has values that are NaN or infinite",
                            hint="the checkpoint is broken, or the training diverged")  # fmt: skip
