@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,8 +145,3 @@ class TensorType:
     def __repr__(self) -> str:
         dims = "x".join([*(str(d) for d in self.shape), self.dtype.mlir])
         return dims + (repr(self.quant) if self.quant else "")
-
-
-def same_shape(shapes: Iterable[Shape]) -> bool:
-    """Whether all shapes are equal."""
-    return len(set(shapes)) <= 1

@@ -95,7 +95,7 @@ def _lower(b: Any, *args: Any, **kwargs: Any) -> tuple[Value, ...]:
     floats = [t for t in (*(v.type for v in operands), *types) if t.dtype.is_float]
     name = f"{custom.domain_name}.{custom.operator_name}"
     b.require(
-        not floats or "PRO-FP" in b.limits.profiles,
+        not floats or b.limits.floats,
         f"{name} takes or gives floats, and {b.limits.name} has integers only",
         "register it with quantized=True if its implementation takes int8",
     )

@@ -41,7 +41,7 @@ def form_of(
     b: TosaBuilder, name: str, operands: tuple[Any, ...], dtype: DType | None
 ) -> Form | None:
     """What stands for the operator `name` with a result of `dtype`; None where it stays."""
-    if name not in FORMS or "PRO-INT" in b.limits.profiles:
+    if name not in FORMS or b.limits.integers:
         return None
     if name == "CAST":
         return _cast if {operands[0].type.dtype, dtype} <= _CONVERTED else None

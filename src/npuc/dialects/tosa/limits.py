@@ -69,6 +69,11 @@ class Limits:
         return "PRO-FP" in self.profiles
 
     @property
+    def integers(self) -> bool:
+        """Whether INT32 tensors are computed with, moved and compared."""
+        return "PRO-INT" in self.profiles
+
+    @property
     def has_int64(self) -> bool:
         """Whether the model's INT64 stays; otherwise INT32 carries it."""
         return "EXT-INT64" in self.extensions

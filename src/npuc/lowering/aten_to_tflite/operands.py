@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from npuc.dialects.tflite.limits import SUM_BITS
-from npuc.ir import DType, Quant, TensorType, Value
+from npuc.ir import DType, TensorType, Value
 from npuc.lowering.tflite_builder import (
     TfliteBuilder,
     largest_magnitude,
@@ -117,8 +117,3 @@ def _without_broadcast(x: Value) -> Value:
     source = x.op.operands[0]
     spread = [d for d, m in zip(source.type.ints, x.op.attrs["multiples"], strict=True) if m != 1]
     return source if all(d == 1 for d in spread) else x
-
-
-def same_as(b: TfliteBuilder, x: Value, quant: Quant, dtype: DType) -> Value:
-    """Quantized `x`, or a constant, with these parameters."""
-    return b.requantize(x, x.type.with_(dtype=dtype, quant=quant))

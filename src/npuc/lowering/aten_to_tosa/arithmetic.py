@@ -180,8 +180,3 @@ def extreme_of_codes(b: TosaBuilder, x: Value, y: Value, name: str, out: TensorT
         unit = same_scale(ratio, 1.0)
         sides.append(steps(b, v, 1.0 if unit else ratio, broadcast_rank(x, y)))
     return b.requantize(b.tosa(name, *sides), out.quant.s, out)
-
-
-def is_vector(constant: np.ndarray, axis: int) -> bool:
-    """Whether a constant varies along `axis` only."""
-    return constant.ndim > axis and constant.size == constant.shape[axis] > 1

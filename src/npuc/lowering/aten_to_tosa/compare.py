@@ -12,7 +12,6 @@ import numpy as np
 from npuc.ir import DType, Value
 from npuc.lowering.aten_to_tosa.arithmetic import common_sum
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
-from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
 from npuc.lowering.aten_to_tosa.operands import as_quantized, is_scalar, promoted, terms
 from npuc.lowering.aten_to_tosa.table import real_values
 from npuc.lowering.aten_to_tosa.unary import real_constant
@@ -48,7 +47,7 @@ def compare(b: TosaBuilder, x: Value, y: Value) -> Value:
         differ = left._binary("LOGICAL_XOR", left, right)
         return differ.value if name == "ne" else differ._unary("LOGICAL_NOT").value
     wide = dtype if dtype.is_float or dtype is DType.INT64 else DType.INT32
-    if wide is DType.INT32 is not dtype and not has_integers(b):
+    if wide is DType.INT32 is not dtype and not b.limits.integers:
         wide = DType.FP32  # exact
     return emit(name, *terms(b, x, y, dtype=wide)).value
 

@@ -10,7 +10,7 @@ import numpy as np
 from npuc.ir import DType, TensorType, Value
 from npuc.lowering.aten_to_tosa.arithmetic import multiply, scaled, tabulated
 from npuc.lowering.aten_to_tosa.formula import Term, in_fp32
-from npuc.lowering.aten_to_tosa.integers_as_floats import floored, has_integers
+from npuc.lowering.aten_to_tosa.integers_as_floats import floored
 from npuc.lowering.aten_to_tosa.operands import is_scalar, steps, terms
 from npuc.lowering.aten_to_tosa.quotient import quotient, quotient_remainder, whole_quotient
 from npuc.lowering.aten_to_tosa.rounding import shift_right, truncated_fixed
@@ -112,7 +112,7 @@ def integer_floor(x: Term, y: Term) -> Term:
     """INTDIV rounds towards zero: one less where there is a remainder of the other sign."""
     quotient = integer_trunc(x, y)
     left = x - quotient * y
-    if not has_integers(x.b):
+    if not x.b.limits.integers:
         return floored(quotient, left, y)
     lower = ~left.equals(0) & ((left < 0) ^ (y < 0))
     return lower.select(quotient - 1, quotient)

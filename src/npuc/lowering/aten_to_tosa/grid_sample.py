@@ -38,7 +38,7 @@ def grid_sampler(
     b.require(
         x.type.rank == 4, f"grid_sample of rank {x.type.rank}; it is made for images (rank 4)"
     )
-    if "PRO-FP" not in b.limits.profiles and b.out[0].quant is not None:
+    if not b.limits.floats and b.out[0].quant is not None:
         return grid_sample_of_codes(b, x, grid, interpolation_mode, padding_mode, align_corners)
     out = b.out[0]
     image = b.nhwc(dequantized(b, x) if x.type.quant is not None else x)

@@ -15,11 +15,6 @@ from npuc.lowering.tosa_builder import TosaBuilder
 MOST_HALVES = 2**9
 
 
-def has_integers(b: TosaBuilder) -> bool:
-    """Whether the target computes with INT32 tensors and moves them."""
-    return "PRO-INT" in b.limits.profiles
-
-
 def floored(quotient: Term, remainder: Term, divisor: Term) -> Term:
     """A quotient that was rounded towards zero, rounded down instead."""
     left, right = remainder.cast(DType.FP32), divisor.cast(DType.FP32)

@@ -51,7 +51,7 @@ def _counted(b: TosaBuilder, size: int, dtype: DType) -> Value:
         not isinstance(size, SymDim) or size.hi is None or size.hi < LARGEST_COUNT,
         f"the size {size} as a number; it reaches {LARGEST_COUNT} elements",
     )
-    kind = dtype if dtype.is_float or "PRO-INT" in b.limits.profiles else DType.FP32
+    kind = dtype if dtype.is_float or b.limits.integers else DType.FP32
     ones = b.TILE(b.const(np.ones(1, kind.numpy), kind), (size - lowest,))
     count = b.REDUCE_SUM(ones, axis=0)
     if lowest:

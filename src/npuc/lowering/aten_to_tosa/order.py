@@ -10,7 +10,6 @@ import numpy as np
 from npuc.ir import DType, Value
 from npuc.ir.symbolic import largest, smallest
 from npuc.lowering.aten_to_tosa.formula import Condition, Term
-from npuc.lowering.aten_to_tosa.integers_as_floats import has_integers
 from npuc.lowering.aten_to_tosa.open_sizes import positions
 from npuc.lowering.aten_to_tosa.operands import requantized
 from npuc.lowering.aten_to_tosa.take import tiled
@@ -38,7 +37,7 @@ def argmin(b: TosaBuilder, x: Value, dim: int | None = None, keepdim: bool = Fal
 def _argmax(b: TosaBuilder, x: Value, axis: int) -> Value:
     """ARGMAX in the shape of the op's result. The profile PRO-FP does not reshape integers: there
     the axis that is kept is put in front of the reduced one."""
-    if has_integers(b):
+    if b.limits.integers:
         return b.reshape(b.ARGMAX(x, axis=axis), b.out[0].ints)
     shape = b.out[0].ints
     if len(shape) == x.type.rank:
@@ -140,7 +139,7 @@ def _ordered(
     rows = b.reshape(b.transpose(x, order), (x.type.size // count, count))
     places = _places(b, rows, descending)
     size = rows.type.ints[0]
-    number = np.int32 if has_integers(b) else np.float32
+    number = np.int32 if b.limits.integers else np.float32
     indices = tiled(b, b.reshape(positions(b, count, DType.of(number)), (1, count)), (size, 1))
     outputs = []
     for source in (rows, indices):
@@ -169,7 +168,7 @@ def _earlier(b: TosaBuilder, count: int) -> Value:
     if isinstance(count, int):
         places = np.arange(count)
         return b.const(places.reshape(1, 1, count) < places.reshape(1, count, 1))
-    places = Term(b, positions(b, count, DType.FP32 if not has_integers(b) else DType.INT32))
+    places = Term(b, positions(b, count, DType.FP32 if not b.limits.integers else DType.INT32))
     before = Term(b, b.reshape(places.value, (1, 1, count)))
     return (before < Term(b, b.reshape(places.value, (1, count, 1)))).value
 
@@ -186,7 +185,7 @@ def _places(b: TosaBuilder, rows: Value, descending: bool) -> Value:
     before = other > mine if descending else other < mine
     tie = other.equals(mine) & Condition(Term(b, _earlier(b, count)), mine)
     holds = (before | tie).value
-    if has_integers(b):
+    if b.limits.integers:
         ones = b.CAST(holds, dtype=DType.INT32)
         return b.reshape(b.REDUCE_SUM(ones, axis=2), (size, count))
     one, zero = (b.scalar(v, DType.FP32, 3) for v in (1, 0))

@@ -61,7 +61,7 @@ def _requantized(b: TosaBuilder, x: Value, out: TensorType) -> Value:
 def by_floats(b: TosaBuilder, reason: str, formula: Callable[..., Term], *values: Value) -> Value:
     """A quantized op without an integer form: dequantize, `formula` of FP32, quantize; refused for
     `reason` where the target has no floats."""
-    b.require("PRO-FP" in b.limits.profiles, reason, "keep this op in float")
+    b.require(b.limits.floats, reason, "keep this op in float")
     rank = broadcast_rank(*values)
     terms = [Term(b, b.match_rank(dequantized(b, v), rank)) for v in values]
     return quantized_floats(b, formula(*terms).value, b.out[0])
@@ -69,7 +69,7 @@ def by_floats(b: TosaBuilder, reason: str, formula: Callable[..., Term], *values
 
 def _require_floats(b: TosaBuilder, what: str) -> None:
     b.require(
-        "PRO-FP" in b.limits.profiles,
+        b.limits.floats,
         f"{what} is float here and {b.limits.name} has integers only",
         "quantize the op that makes or reads it",
     )

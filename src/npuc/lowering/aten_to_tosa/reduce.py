@@ -13,7 +13,7 @@ from npuc.lowering.aten_to_tosa.average_pool import mean_as_avg_pool
 from npuc.lowering.aten_to_tosa.carry import carried, convert
 from npuc.lowering.aten_to_tosa.formula import Term
 from npuc.lowering.aten_to_tosa.integer_sums import Rows, Sum, sum_rows
-from npuc.lowering.aten_to_tosa.integers_as_floats import extreme, has_integers, total
+from npuc.lowering.aten_to_tosa.integers_as_floats import extreme, total
 from npuc.lowering.aten_to_tosa.logical import as_bool
 from npuc.lowering.aten_to_tosa.open_sizes import divided, inverse_size
 from npuc.lowering.aten_to_tosa.operands import requantized, steps
@@ -129,7 +129,7 @@ def _plain_sum(b: TosaBuilder, x: Value, dim: Sequence[int] | None, factor: floa
     b.require(x.type.quant is None, "the operand is quantized but the result is not")
     out = b.out[0].dtype
     b.require(factor == 1 or out.is_float, f"the mean of {x.type.dtype.name} values")
-    if out is DType.INT32 and not has_integers(b):
+    if out is DType.INT32 and not b.limits.integers:
         return _sum_by_floats(b, x, dim)
     wide = DType.FP32 if out.is_float else out if out is DType.INT64 else DType.INT32
     total = Term(b, reduced(b, Term(b, x).cast(wide).value, dim, _reduce_sum))
@@ -175,7 +175,7 @@ def _extreme(b: TosaBuilder, x: Value, dim: Sequence[int], name: str) -> Value:
         return b.tosa(name, x, axis=axis, quant=x.type.quant)  # type: ignore[no-any-return]
 
     out = b.out[0]
-    if x.type.dtype is DType.INT32 and not has_integers(b):
+    if x.type.dtype is DType.INT32 and not b.limits.integers:
         return _integer_extreme(b, x, dim or None, name)
     result = carried(b, lambda v: reduced(b, v, dim or None, reduce), x, by=name)
     return result if out.quant is None else requantized(b, result, out)

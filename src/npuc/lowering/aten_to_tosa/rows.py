@@ -115,7 +115,7 @@ def non_negative(b: TosaBuilder, index: Value, size: int) -> Value:
         return index
     rank, wide = index.type.rank, index.type.dtype
     by = b.scalar(size, wide, rank)
-    if "PRO-INT" not in b.limits.profiles:
+    if not b.limits.integers:
         lifted = b.ADD(index, by)
         turns = b.MUL(b.INTDIV(lifted, by), by, b.const(np.zeros(1, np.int8)))
         return b.SUB(lifted, turns)  # type: ignore[no-any-return]

@@ -110,7 +110,7 @@ def apart_from_repeats(b: TosaBuilder, index: Value, size: int) -> Value:
     The last of equal entries stays; entry w before it becomes size + w.
     """
     width = index.type.ints[1]
-    dtype = DType.INT32 if "PRO-INT" in b.limits.profiles else DType.FP32
+    dtype = DType.INT32 if b.limits.integers else DType.FP32
     row = convert(b, index, dtype)
     same = b.EQUAL(b.reshape(row, (1, width, 1)), b.reshape(row, (1, 1, width)))
     later = _behind(b, width, dtype)
@@ -133,7 +133,7 @@ def _behind(b: TosaBuilder, width: int, dtype: DType) -> Value:
 def _equal(b: TosaBuilder, indices: Value, size: int) -> Value:
     """BOOL [N, K, W]: whether entry w of the index is k; in FP32 where INT32 has no EQUAL."""
     n, width = indices.type.ints
-    dtype = DType.INT32 if "PRO-INT" in b.limits.profiles else DType.FP32
+    dtype = DType.INT32 if b.limits.integers else DType.FP32
     row = b.reshape(convert(b, indices, dtype), (n, 1, width))
     if row.is_const:
         return b.const(row.array == np.arange(size).reshape(1, size, 1))
