@@ -18,8 +18,8 @@ import logging
 import os
 import resource
 import sys
-import time
 import warnings
+from functools import partial
 
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
@@ -111,13 +111,7 @@ def main() -> None:
 
     model, inputs, calibration = networks.get(options.network)
     seconds: dict[str, float] = {}
-
-    def stage(name, work):
-        start = time.process_time()
-        result = work()
-        seconds[name] = time.process_time() - start
-        return result
-
+    stage = partial(networks.timed, seconds)
     sys.stdout.flush()
     out = os.dup(1)
     os.dup2(2, 1)  # the tools print on stdout

@@ -16,8 +16,8 @@ import logging
 import os
 import sys
 import tempfile
-import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 warnings.filterwarnings("ignore")
@@ -85,13 +85,7 @@ def main() -> None:
         model = litert_torch.to_channel_last_io(model, args=images).eval()
         inputs = channels_last(inputs)
     seconds: dict[str, float] = {}
-
-    def stage(name, work):
-        start = time.process_time()
-        result = work()
-        seconds[name] = time.process_time() - start
-        return result
-
+    stage = partial(networks.timed, seconds)
     quantizer = pt2e_quantizer.PT2EQuantizer().set_global(
         pt2e_quantizer.get_symmetric_quantization_config(is_per_channel=True, is_dynamic=False)
     )
